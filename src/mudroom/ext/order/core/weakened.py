@@ -47,7 +47,8 @@ def weakened(path: bytes, old: Lines, new: Lines, blocks: Sequence[Block]) -> di
     last = name(path).lower()
     kind = kind_of(path)
     if is_small and last.endswith(b".py") and (kind == "tests" or any(b"def test" in line for line in old)):
-        findings += _python(b"".join(old), b"".join(new))
+        is_read = parsed(b"".join(old)) is not None
+        findings += _python(b"".join(old), b"".join(new)) if is_read else _other(path, old, new, "python")
     elif is_small and (language := _language(last)):
         findings += _other(path, old, new, language)
     reasons: dict[int, dict[str, None]] = {}
@@ -316,13 +317,11 @@ def _compared(key: str, old: _Test, new: _Test) -> Iterator[Finding]:
             break
     if old.cases > new.cases > 0 or (old.cases and not new.cases and old.assertions):
         yield Finding(f"{key} has fewer cases", old=old.lines)
-    gone = _without(old.assertions, new.assertions)
-    fresh = _without(new.assertions, old.assertions)
-    unsure = {each.text for each in new.assertions if not each.is_sure}
-    moved = [each for each in gone if each.text in unsure]
-    for each in moved[:1]:
+    gone, fresh = _without(old.assertions, new.assertions), _without(new.assertions, old.assertions)
+    sure = [[each for each in test.assertions if each.is_sure] for test in (old, new)]
+    texts = {each.text for each in gone}
+    for each in [each for each in _without(*sure) if each.text not in texts][:1]:
         yield Finding(f"{key} asserts only under a condition", old=each.lines, new=_place_of(each.text, new))
-    gone = [each for each in gone if each.text not in unsure]
     pairs, lost = _paired(gone, fresh)
     if lost:
         yield Finding(f"{key} has {counted(len(lost), 'assertion')} fewer", old=lost[0].lines)
@@ -337,11 +336,9 @@ def _place_of(text: str, test: _Test) -> range:
 
 
 def _without(some: Iterable[_Assertion], others: Iterable[_Assertion]) -> list[_Assertion]:
-    left = Counter(each.text for each in others if each.is_sure)
+    left = Counter(each.text for each in others)
     rest: list[_Assertion] = []
     for each in some:
-        if not each.is_sure:
-            continue
         if left[each.text]:
             left[each.text] -= 1
         else:
@@ -514,6 +511,12 @@ def _loose(*pairs: tuple[str, str]) -> tuple[tuple[re.Pattern[str], re.Pattern[s
 
 
 _LANGUAGES: Mapping[str, _Words] = {
+    "python": _Words(  # of texts that this Python cannot read
+        re.compile(r"^\s*def\s+(test\w*)\s*\("),
+        re.compile(r"^\s*assert\b|\.assert\w+\s*\(|\braises\s*\("),
+        re.compile(r"^\s*@.*\b(?:skip\w*|xfail)\b|\bskip\s*\("),
+        _loose((r"\bassert\b.*==", r"\bassert\b(?!.*==)")),
+    ),
     "js": _Words(
         re.compile(r"""\b[xf]?(?:it|test|specify)(?:\.\w+)*\s*\(\s*(["'`])(.*?)\1"""),
         re.compile(r"\b(?:expect|assert|should)\b[\w.]*\s*\(|\.should\."),
@@ -627,7 +630,7 @@ def _code(path: bytes, lines: Lines) -> list[str]:
     if plain is not None:
         return [_text(line) for line in plain.split(b"\n")]
     texts = [_text(line) for line in lines]
-    return ["" if text.lstrip().startswith(("//", "/*", "*")) else text for text in texts]
+    return ["" if text.lstrip().startswith(("//", "/*", "*", "#")) else text for text in texts]
 
 
 def _rest(side: Sequence[str], other: Sequence[str]) -> list[tuple[int, str]]:
