@@ -17,15 +17,15 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.conformance.merges import _Repository
-
 from mudroom.core.text.hunk import hunks
 from mudroom.core.text.linediff import is_binary
-from mudroom.core.tree.change import Change
+from mudroom.core.tree.change import Change, Verb
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.flag import flags_of, runs_when
 from mudroom.ext.order.core.kind import kind_of
 from mudroom.ext.order.core.risk import RANKS, RISKS, Risk, join_risks, rate
+
+from .merges import _Repository
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs/evidence/REVIEW.md"
 HEAD = """# Where a review by risk shows a planted harm
@@ -154,7 +154,7 @@ def _entry(text: bytes) -> Entry:
 
 def _change(path: str, old: bytes, new: bytes) -> Change:
     raw = path.encode("utf-8", "surrogateescape")
-    verb = "modified" if old and new else "added" if new else "deleted"
+    verb: Verb = "modified" if old and new else "added" if new else "deleted"
     sides = (_entry(old) if old else None), (_entry(new) if new else None)
     return Change(raw, verb, *sides, flags=flags_of(raw), runs=runs_when(raw))
 
