@@ -33,7 +33,7 @@ LIMIT = 1 << 19
 """Bytes. Tests in a larger text are not read."""
 
 
-class Finding(NamedTuple):
+class Weakening(NamedTuple):
     reason: str
     old: range = range(0)
     """The lines that it is about, from 0."""
@@ -62,7 +62,7 @@ def weakened(path: bytes, old: Lines, new: Lines, blocks: Sequence[Block]) -> di
     return {number: tuple(words) for number, words in reasons.items()}
 
 
-def _blocks_of(finding: Finding, blocks: Sequence[Block]) -> list[int]:
+def _blocks_of(finding: Weakening, blocks: Sequence[Block]) -> list[int]:
     touched = [
         number
         for number, block in enumerate(blocks)
@@ -101,7 +101,7 @@ _THRESHOLD = re.compile(
 _WIDEST = 2_000
 
 
-def _by_lines(old: Lines, new: Lines, blocks: Sequence[Block]) -> Iterator[Finding]:
+def _by_lines(old: Lines, new: Lines, blocks: Sequence[Block]) -> Iterator[Weakening]:
     removed = {line.strip() for block in blocks for line in old[block.old_start : block.old_end]}
     added = {line.strip() for block in blocks for line in new[block.new_start : block.new_end]}
     for block in blocks:
@@ -112,7 +112,7 @@ def _by_lines(old: Lines, new: Lines, blocks: Sequence[Block]) -> Iterator[Findi
                 continue
             for row in _rows():
                 if row.is_added and row.pattern.search(line) and not any(map(row.pattern.search, before)):
-                    yield Finding(row.reason, new=range(at, at + 1))
+                    yield Weakening(row.reason, new=range(at, at + 1))
         after = [_text(line) for line in new[block.new_start : block.new_end]]
         for at in range(block.old_start, block.old_end):
             line = _text(old[at])
@@ -121,10 +121,10 @@ def _by_lines(old: Lines, new: Lines, blocks: Sequence[Block]) -> Iterator[Findi
             for row in _rows():
                 match = row.pattern.search(line) if not row.is_added else None
                 if match is not None and not any(_names(row, match[0], text) for text in after):
-                    yield Finding(row.reason, old=range(at, at + 1))
+                    yield Weakening(row.reason, old=range(at, at + 1))
         pairs = zip(_thresholds(before), _thresholds(after), strict=False)
         if any(high > low for high, low in pairs):
-            yield Finding("a threshold is lower", new=range(block.new_start, block.new_end))
+            yield Weakening("a threshold is lower", new=range(block.new_start, block.new_end))
 
 
 def _names(row: _LineRow, word: str, text: str) -> bool:
@@ -176,12 +176,12 @@ def _lines(node: ast.AST) -> range:
     return range(min(first, getattr(node, "lineno", 1)) - 1, getattr(node, "end_lineno", None) or 1)
 
 
-def _python(old: bytes, new: bytes) -> Iterator[Finding]:
+def _python(old: bytes, new: bytes) -> Iterator[Weakening]:
     before, after = parsed(old), parsed(new)
     if before is None:
         return
     if after is None:
-        yield Finding("the tests cannot be read any more", new=range(1))
+        yield Weakening("the tests cannot be read any more", new=range(1))
         return
     tests = _tests(before), _tests(after)
     yield from _whole_module(before, after)
@@ -190,14 +190,14 @@ def _python(old: bytes, new: bytes) -> Iterator[Finding]:
         if key in tests[1]:
             yield from _compared(key, test, tests[1][key])
         elif _is_test(key) and test.body not in fresh:
-            yield Finding(f"{key} is deleted", old=test.lines)
+            yield Weakening(f"{key} is deleted", old=test.lines)
 
 
 def _is_test(key: str) -> bool:
     return key.rpartition(".")[2].startswith("test")
 
 
-def _whole_module(before: ast.Module, after: ast.Module) -> Iterator[Finding]:
+def _whole_module(before: ast.Module, after: ast.Module) -> Iterator[Weakening]:
     """Findings about marks of modules and classes, and about a test that another of its name hides."""
     import ast
 
@@ -215,11 +215,11 @@ def _whole_module(before: ast.Module, after: ast.Module) -> Iterator[Finding]:
     ]
     for text, lines in marks[1].items():
         if text not in marks[0] and (_SKIPS.search(text) or "pytestmark" not in text):
-            yield Finding("a whole module or class is skipped", new=lines)
+            yield Weakening("a whole module or class is skipped", new=lines)
     counts = [Counter(key for key, _lines_of in _places(tree)) for tree in (before, after)]
     for key, lines in _places(after):
         if counts[1][key] > 1 and counts[0][key] == 1:
-            yield Finding(f"{key} is defined twice: the first is not run", new=lines)
+            yield Weakening(f"{key} is defined twice: the first is not run", new=lines)
 
 
 def _places(tree: ast.Module) -> Iterator[tuple[str, range]]:
@@ -310,25 +310,25 @@ def _assertion_text(node: ast.AST) -> str:
     return ""
 
 
-def _compared(key: str, old: _Test, new: _Test) -> Iterator[Finding]:
+def _compared(key: str, old: _Test, new: _Test) -> Iterator[Weakening]:
     for text, lines in new.skips.items():
         if text not in old.skips:
-            yield Finding(f"{key} is skipped, or may fail", new=lines)
+            yield Weakening(f"{key} is skipped, or may fail", new=lines)
             break
     if old.cases > new.cases > 0 or (old.cases and not new.cases and old.assertions):
-        yield Finding(f"{key} has fewer cases", old=old.lines)
+        yield Weakening(f"{key} has fewer cases", old=old.lines)
     gone, fresh = _without(old.assertions, new.assertions), _without(new.assertions, old.assertions)
     sure = [[each for each in test.assertions if each.is_sure] for test in (old, new)]
     texts = {each.text for each in gone}
     for each in [each for each in _without(*sure) if each.text not in texts][:1]:
-        yield Finding(f"{key} asserts only under a condition", old=each.lines, new=_place_of(each.text, new))
+        yield Weakening(f"{key} asserts only under a condition", old=each.lines, new=_place_of(each.text, new))
     pairs, lost = _paired(gone, fresh)
     if lost:
-        yield Finding(f"{key} has {counted(len(lost), 'assertion')} fewer", old=lost[0].lines)
+        yield Weakening(f"{key} has {counted(len(lost), 'assertion')} fewer", old=lost[0].lines)
     for before, after in pairs:
         reason = _loosened(before, after)
         if reason:
-            yield Finding(f"{key}: {reason}", old=before.lines, new=after.lines)
+            yield Weakening(f"{key}: {reason}", old=before.lines, new=after.lines)
 
 
 def _place_of(text: str, test: _Test) -> range:
@@ -577,7 +577,7 @@ def _language(last: bytes) -> str:
     return _BY_ENDING.get(last.rpartition(b".")[2], "")
 
 
-def _other(path: bytes, old: Lines, new: Lines, language: str) -> Iterator[Finding]:
+def _other(path: bytes, old: Lines, new: Lines, language: str) -> Iterator[Weakening]:
     words = _LANGUAGES[language]
     sides = [_code(path, lines) for lines in (old, new)]
     if not any(words.test.search(line) for line in sides[0]) and kind_of(path) != "tests":
@@ -585,28 +585,28 @@ def _other(path: bytes, old: Lines, new: Lines, language: str) -> Iterator[Findi
     gone, fresh = (_rest(sides[one], sides[1 - one]) for one in (0, 1))
     for at, line in fresh:
         if words.skip.search(line) and not any(words.skip.search(each) for _at, each in gone):
-            yield Finding("a test is skipped, or others are", new=range(at, at + 1))
+            yield Weakening("a test is skipped, or others are", new=range(at, at + 1))
         if _NEVER.search(line):
-            yield Finding("assertions that never run", new=range(at, at + 1))
+            yield Weakening("assertions that never run", new=range(at, at + 1))
     names = {match[match.lastindex or 0] for line in sides[1] if (match := words.test.search(line))}
     fresh_names = [match for _at, line in fresh if (match := words.test.search(line))]
     for at, line in gone:
         match = words.test.search(line)
         if match is not None and match[match.lastindex or 0] not in names and not fresh_names:
-            yield Finding(f"{_name_of(match)} is deleted", old=range(at, at + 1))
+            yield Weakening(f"{_name_of(match)} is deleted", old=range(at, at + 1))
     lost, made = ([row for row in rows if words.assertion.search(row[1])] for rows in (gone, fresh))
     if len(lost) > len(made):
-        yield Finding(f"{counted(len(lost) - len(made), 'assertion')} fewer", old=range(lost[0][0], lost[0][0] + 1))
+        yield Weakening(f"{counted(len(lost) - len(made), 'assertion')} fewer", old=range(lost[0][0], lost[0][0] + 1))
     for strict, loose in words.loose:
         was = [row for row in gone if strict.search(row[1]) and not loose.search(row[1])]
         now = [row for row in fresh if loose.search(row[1])]
         if was and now and len([row for row in fresh if strict.search(row[1])]) < len(was):
-            yield Finding(
+            yield Weakening(
                 "an assertion says less", old=range(was[0][0], was[0][0] + 1), new=range(now[0][0], now[0][0] + 1)
             )
     for (at, line), (place, other) in zip(lost, made, strict=False):
         if _expected(line) != _expected(other) and _unexpected(line) == _unexpected(other):
-            yield Finding("another value is expected", old=range(at, at + 1), new=range(place, place + 1))
+            yield Weakening("another value is expected", old=range(at, at + 1), new=range(place, place + 1))
 
 
 _VALUE = re.compile(r"""(["'`])(?:\\.|(?!\1).)*\1|\b\d[\w.]*\b|\b(?:true|false|null|nil|None)\b""")
