@@ -140,7 +140,7 @@ class FileList(Pane):
             fold = "▸" if row.directory in self.folded else "▾"
             is_counted = row.directory in self.folded or row.directory.startswith(_RISK)
             tail = f" {len(row.members):,}" if is_counted else ""
-            room = width - 7 - len(tail)
+            room = width - 8 - len(tail)
             return [
                 (pointer, "head"),
                 _mark(mark),
