@@ -62,6 +62,9 @@ PURE_LIBRARY = {
     "hashlib", "itertools", "_json", "json", "math", "re", "struct", "tomllib", "types", "typing", "unicodedata",
 }  # fmt: skip
 LIBRARY_OF = {
+    "ext.order.core.dull": {"ast", "builtins", "io", "sys", "tokenize", "warnings"},
+    "ext.order.core.syntax": {"tree_sitter"},
+    "ext.order.core.weakened": {"ast"},
     "core.registry": {"sys"},
     "core.text.sha256": {"_sha2", "_sha256", "sys"},  # the module of the interpreter, whose name depends on the version
     "core.network.loopback": {"publicsuffixlist"},

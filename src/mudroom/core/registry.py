@@ -88,6 +88,9 @@ ROWS: Mapping[str, Mapping[str, str]] = {
         "locks": "merging.lock_file",
         "rules": "merging.rule",
     },
+    "order": {
+        "cli": "order.cli",
+    },
     "outside": {
         "store": "outside.store",
     },
@@ -134,8 +137,8 @@ ROWS: Mapping[str, Mapping[str, str]] = {
 NEEDS: Mapping[str, tuple[str, ...]] = {
     "effects": ("inspection",),
     "fleet": ("inspection", "transfer"),
-    "tui": ("attempts", "review"),
-    "web": ("attempts", "review"),
+    "tui": ("attempts", "order", "review"),
+    "web": ("attempts", "order", "review"),
 }
 """Satellites that another one needs. If a needed satellite is absent, the one that needs it counts as absent, too."""
 

@@ -77,6 +77,11 @@ class Driver:
     async def press(self, *keys: str) -> None:
         await self.pilot.press(*keys)
 
+    async def by_directory(self) -> None:
+        """Show the list by directory."""
+        await self.until(lambda: self.files.count)
+        await self.press("o")
+
     async def press_on_hunk(self, *keys: str) -> None:
         """Press keys; the last when the differences at the cursor are shown, because a review drops it before."""
         await self.press(*keys[:-1])

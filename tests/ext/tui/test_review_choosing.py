@@ -40,6 +40,7 @@ async def apply(driver: Driver) -> str:
 
 def test_what_is_listed(place: Place, staged: str) -> None:
     async def script(driver: Driver) -> None:
+        await driver.by_directory()
         listed = driver.listed()
         assert [row[:4] for row in listed] == ["▌[x]", *[" [x]"] * 6]
         names = [row[4:].split() for row in listed]
@@ -60,6 +61,7 @@ def test_what_is_listed(place: Place, staged: str) -> None:
 
 def test_one_hunk_and_nothing_else(place: Place, staged: str) -> None:
     async def script(driver: Driver) -> None:
+        await driver.by_directory()
         await driver.press("N")
         await driver.to_file(b"text")
         await driver.press_on_hunk("tab", "n", "space")
@@ -149,6 +151,7 @@ def test_quitting_and_saying_no_apply_nothing(place: Place, staged: str) -> None
 
 def test_a_directory_is_chosen_as_a_whole_and_folded(place: Place, staged: str) -> None:
     async def script(driver: Driver) -> None:
+        await driver.by_directory()
         await driver.press("N")
         driver.files.go(4)
         await driver.press("space")
@@ -166,6 +169,7 @@ def test_a_directory_is_chosen_as_a_whole_and_folded(place: Place, staged: str) 
 
 def test_filters_and_search(place: Place, staged: str) -> None:
     async def script(driver: Driver) -> None:
+        await driver.by_directory()
         await driver.ask("f", "Show only what")
         assert "      1  runs by itself later" in driver.dialog()
         await driver.press("j", "j", "j", "enter")
@@ -185,6 +189,7 @@ def test_filters_and_search(place: Place, staged: str) -> None:
 
 def test_marks_of_what_was_looked_at(place: Place, staged: str) -> None:
     async def script(driver: Driver) -> None:
+        await driver.by_directory()
         await driver.to_file(b"text")
         await driver.press("tab", "v")
         assert driver.listed()[3][4] == " ", "one hunk of two"

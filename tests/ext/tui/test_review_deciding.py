@@ -64,6 +64,7 @@ def banner(driver: Driver) -> object:
 
 def test_conflicts_stay_and_the_rest_is_applied(place: Place, conflicting: str) -> None:
     async def script(driver: Driver) -> None:
+        await driver.by_directory()
         assert [row for row in driver.listed() if " C" in row] == driver.listed()[:1] + driver.listed()[2:]
         told = await apply(driver)
         assert "C conflict, stays in the fork:" in told and "  text: " in told

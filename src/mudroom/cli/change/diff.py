@@ -30,7 +30,7 @@ from mudroom.core.tree.path import is_below, show, show_path
 from mudroom.core.tree.quote import show_words
 from mudroom.errors import ForkMoved, ForkReplaced, UsageError
 from mudroom.session import Session
-from mudroom.typing import TYPE_CHECKING
+from mudroom.typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import argparse
@@ -51,6 +51,7 @@ examples:
   mudroom diff run-7f3a --commits    the commits that were made in the fork; -p: with their differences
   mudroom diff run-7f3a --commits 1a2b3c4  one of them
   mudroom diff run-7f3a --stat       the files and the numbers of their lines
+  mudroom diff run-7f3a --order risk  hunks by the cost of a mistake in them, with reasons; --json: as data
   mudroom diff --json                counts per file instead of the text"""
 
 
@@ -63,6 +64,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--patch", "-p", action="store_true", help="with --commits: with their differences")
     parser.add_argument("--stat", action="store_true", help="the files and the numbers of changed lines, no text")
+    parser.add_argument(
+        "--order", choices=("path", "risk"), default="path", help="risk: what runs later and weakened tests come first"
+    )
     parser.add_argument("--repository", metavar="DIR", help="with --commits: the directory of a nested repository")
     parser.add_argument("--fork", dest="named", metavar="FORK", help="the same, by name of the option")
 
@@ -81,13 +85,15 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         if args.conflicts:
             return _conflicts(session, only_fork(session, new), words, context)
         if "@" in new or old != "base" or new == "now":
+            if args.order == "risk":
+                raise UsageError("--order risk is for the changes of a fork", f"mudroom diff {name} --order risk")
             return _compare(session, old, new, words, context, stat=args.stat)
         name = only_fork(session, new)
         if context.as_json:
-            return _review_as_json(session, name, context)
+            return _review_as_json(session, name, args, context)
         if words and all(word.startswith(EFFECTS) for word in words):
             return _effects(session, name, words, args, context)
-        return _review(session, name, words, context, stat=args.stat)
+        return _review(session, name, words, args, context)
 
 
 def _effects(session: Session, name: str, words: list[str], args: argparse.Namespace, context: Context) -> int:
@@ -112,11 +118,17 @@ def _refuse(args: argparse.Namespace) -> None:
         )
     if args.stat and (args.commits or args.conflicts):
         raise UsageError("--stat is not for --commits and --conflicts", "mudroom diff FORK --stat")
+    if args.order == "risk" and (args.stat or args.commits or args.conflicts):
+        raise UsageError("--order risk is not for --stat, --commits and --conflicts", "mudroom diff FORK --order risk")
     if args.commits and args.conflicts:
         raise UsageError("--commits and --conflicts are two different lists", "one of them at a time")
 
 
-def _review_as_json(session: Session, name: str, context: Context) -> int:
+def _order() -> Any:
+    return part("order", "cli", "mudroom diff --order risk")
+
+
+def _review_as_json(session: Session, name: str, args: argparse.Namespace, context: Context) -> int:
     look = session.changes.review(name)
     listed = changes_to_json(look.changeset, session.changes.moves(name))
     report = {"schema": "mudroom.diff/1", "fork": name, "changes": listed, **look_to_json(look)}
@@ -126,11 +138,13 @@ def _review_as_json(session: Session, name: str, context: Context) -> int:
         for tied, there in session.changes.parts(name)
     ]
     report["pushes"] = [push_to_json(row) for row in session.held_effects(name)]
+    if args.order == "risk":
+        report["order"] = _order().order_to_json(session, name)
     context.terminal.out(json.dumps(report | {"credentials": list(session.vault.fork(name).credentials)}))
     return 0
 
 
-def _review(session: Session, name: str, words: list[str], context: Context, *, stat: bool) -> int:
+def _review(session: Session, name: str, words: list[str], args: argparse.Namespace, context: Context) -> int:
     """Show a fork's changes. Without paths this counts as a review, and git's own files are left out."""
     parts = named_parts(session, name, words)
     own = next((part for part in parts if not part.root), None)
@@ -152,12 +166,14 @@ def _review(session: Session, name: str, words: list[str], context: Context, *, 
     def is_own(change: Change) -> bool:
         return change.path in within
 
-    if stat:
+    if args.stat:
         page(_whole_stat(parts, changeset, is_own), context)
     else:
         reviewed = None if look.in_use else changeset.changes
         try:
-            if words:
+            if args.order == "risk":
+                page(_by_risk(parts, is_own), context)
+            elif words:
                 page(_chosen_diff(parts, reviewed, is_own), context)
             else:
                 page(session.changes.whole_diff(name, reviewed, without=is_own), context)
@@ -285,6 +301,14 @@ def _chosen_diff(
             yield from one.session.changes.diff(one.name, one.paths)
         else:
             yield from one.session.changes.diff(one.name, one.paths, without=is_own, reviewed=reviewed)
+
+
+def _by_risk(parts: Sequence[NamedPart], is_own: Callable[[Change], bool]) -> Iterator[bytes]:
+    for one in parts:
+        if one.root:
+            yield b"# in %s:\n" % one.label.encode()
+        without = is_own if not one.root else lambda _change: False
+        yield from _order().ordered_diff(one.session, one.name, one.paths, without)
 
 
 def _compare(session: Session, old: str, new: str, words: list[str], context: Context, *, stat: bool = False) -> int:

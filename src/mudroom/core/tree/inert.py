@@ -20,12 +20,17 @@ def is_inert(change: Change, endings_in: Callable[[bytes], frozenset[bytes]]) ->
         return True
     last = name(change.path)
     ending = ending_of(last)
-    where = _rows().get(b"*" + ending) or _rows().get(last if last.startswith(b".") else last.upper())
+    _subject, where = _row_of(last)
     if not where or change.entry.kind != "file" or b"/." in b"/" + change.path.removesuffix(last):
         return False
     if where == "anywhere" or (where == "changed" and change.base is not None and change.base.kind == "file"):
         return True
     return any(ending in endings_in(above) for above in ancestors(change.path))
+
+
+def subject_of(path: bytes) -> str:
+    """Return the table's row for a file by its name: ``documents``, ``source`` …; "" if it has none."""
+    return _row_of(name(path))[0]
 
 
 def ending_of(last: bytes) -> bytes:
@@ -34,7 +39,11 @@ def ending_of(last: bytes) -> bytes:
     return dot + end if stem else b""
 
 
+def _row_of(last: bytes) -> tuple[str, str]:
+    return _rows().get(b"*" + ending_of(last)) or _rows().get(last if last[:1] == b"." else last.upper()) or ("", "")
+
+
 @cache
-def _rows() -> dict[bytes, str]:
+def _rows() -> dict[bytes, tuple[str, str]]:
     rows = (row.split(" | ") for row in read_table("inert"))
-    return {name.encode(): where for _what, where, names in rows for name in names.split()}
+    return {name.encode(): (what, where) for what, where, names in rows for name in names.split()}

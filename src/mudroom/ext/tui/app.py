@@ -51,6 +51,7 @@ AT_ONCE: Mapping[str, Callable[..., Awaitable[None] | None]] = {
     "enter": view_action.enter,
     "back": view_action.back,
     "hunk": view_action.hunk,
+    "order": view_action.order,
     "split": view_action.split,
     "choose": view_action.choose,
     "choose_all": view_action.choose_all,

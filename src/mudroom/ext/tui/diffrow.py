@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from mudroom.core.text.escaping import Span
 from mudroom.core.text.linediff import Block, diff_lines, grouped, split_lines
 from mudroom.core.tree.path import show_path
+from mudroom.ext.order.core.risk import BlockRisk, join_risks
 from mudroom.ext.review.core.worddiff import Budget, diff_words, differing_spans
 from mudroom.ext.tui.line import text_of_line
 
@@ -45,6 +46,17 @@ class FileRows(NamedTuple):
     """Whether single hunks can be chosen."""
     moved: MovedRow | None = None
     """The other end, if the file was moved and changed."""
+    risks: tuple[BlockRisk, ...] = ()
+    """By block; empty if they are not known."""
+
+    def risk(self, blocks: tuple[int, ...]) -> BlockRisk | None:
+        """Return a hunk's risk, or None if it is not known."""
+        return join_risks([self.risks[block] for block in blocks]) if self.risks else None
+
+    def is_dull(self, blocks: tuple[int, ...]) -> bool:
+        """Return whether a hunk is proven to change nothing."""
+        risk = self.risk(blocks)
+        return risk is not None and risk.risk == "dull"
 
 
 class DiffRow(NamedTuple):
@@ -105,7 +117,16 @@ def groups_of(text: FileText, context: int, cuts: frozenset[int]) -> list[Group]
     return groups
 
 
-def lay_out(shown: FileRows, context: int, cuts: frozenset[int], *, side_by_side: bool = False) -> Layout:
+def lay_out(
+    shown: FileRows,
+    context: int,
+    cuts: frozenset[int],
+    *,
+    side_by_side: bool = False,
+    opened: frozenset[int] = frozenset(),
+) -> Layout:
+    """Return the rows. A hunk that is proven to change nothing is its heading alone, unless its first block is in
+    ``opened``."""
     rows: list[DiffRow] = []
     if shown.mode is not None:
         rows.append(DiffRow("mode"))
@@ -119,6 +140,8 @@ def lay_out(shown: FileRows, context: int, cuts: frozenset[int], *, side_by_side
     for number, group in enumerate(groups):
         groups[number] = group._replace(row=len(rows))
         rows.append(DiffRow("hunk", hunk=number))
+        if shown.is_dull(group.blocks) and group.blocks[0] not in opened:
+            continue
         at, other = group.old_start, group.new_start
         for block_number in group.blocks:
             block = text.blocks[block_number]

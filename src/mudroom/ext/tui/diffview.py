@@ -41,6 +41,8 @@ class DiffView(Pane):
         self.context = 0
         self.side_by_side = False
         self._cuts: frozenset[int] = frozenset()
+        self._opened: frozenset[int] = frozenset()
+        """First blocks of the hunks that change nothing and are shown all the same."""
         self._marks: Marker | None = None
 
     def show_item(self, item: Item | None, shown: FileRows) -> None:
@@ -48,14 +50,16 @@ class DiffView(Pane):
         same = item is not None and self.item is not None and item.path == self.item.path
         self.item, self.shown = item, shown
         if not same:
-            self._cuts, self.context, self.sideways = frozenset(), 0, 0
+            self._cuts, self._opened, self.context, self.sideways = frozenset(), frozenset(), 0, 0
         self._marks = None
         self._lay_out()
         stops = self.layout_of.stops
         self.show_rows(len(self.layout_of.rows), stops[0] if stops else 0)
 
     def _lay_out(self) -> None:
-        self.layout_of = lay_out(self.shown, CONTEXTS[self.context], self._cuts, side_by_side=self.side_by_side)
+        self.layout_of = lay_out(
+            self.shown, CONTEXTS[self.context], self._cuts, side_by_side=self.side_by_side, opened=self._opened
+        )
 
     def _lay_out_at(self, block: int) -> None:
         """Lay the rows out again, with the cursor at the hunk that has this block."""
@@ -116,6 +120,13 @@ class DiffView(Pane):
         self._lay_out_at(group.blocks[0])
         return True
 
+    def unfold(self) -> None:
+        """Show the lines of a hunk that changes nothing, or fold them."""
+        group = self.group
+        if group is not None and self.shown.is_dull(group.blocks):
+            self._opened ^= {group.blocks[0]}
+            self._lay_out_at(group.blocks[0])
+
     def widen(self, by: int) -> bool:
         context = max(0, min(self.context + by, len(CONTEXTS) - 1))
         if context == self.context:
@@ -172,7 +183,17 @@ class DiffView(Pane):
             pointer,
             *((_sign(mark), (seen, "good")) if self._chooses else ()),
             (" " + header_of(group, hunk, len(self.layout_of.groups)), "head"),
+            *self._reasons(group),
         ]
+
+    def _reasons(self, group: Group) -> Pieces:
+        risk = self.shown.risk(group.blocks)
+        if risk is None or not risk.reasons:
+            return []
+        if risk.risk != "dull":
+            return [(f"  {'; '.join(risk.reasons)}", "warn")]
+        is_open = group.blocks[0] in self._opened
+        return [(f"  {', '.join(risk.reasons)}" + ("" if is_open else ": Enter shows it"), "dim")]
 
     def _line(self, row: DiffRow, text: FileText, pointer: tuple[str, str], width: int) -> Pieces:
         digits = len(str(max(len(text.old), len(text.new))))

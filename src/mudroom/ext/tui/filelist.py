@@ -10,6 +10,7 @@ from rich.cells import cell_len, set_cell_size
 
 from mudroom.core.merge.pick import Pick
 from mudroom.core.tree.path import name, parent, show_path
+from mudroom.ext.order.core.risk import RISKS, FileRisk, Risk
 from mudroom.ext.review.roots import named_directory
 from mudroom.ext.tui.choice import SIGNS, Item, Mark, mark_of, mark_of_all, signs
 from mudroom.ext.tui.line import styled_path
@@ -28,18 +29,36 @@ class FileRow(NamedTuple):
 
 IGNORED = b"\0"
 """The directory of the last heading, for all that git ignores. No path has a NUL."""
+_RISK = b"\0risk "
+"""Begin of the directory of a risk's heading."""
+_UNKNOWN = FileRisk("later")
+"""Of a row without a risk, such as a repository."""
+
+
+def heading_of(risk: Risk) -> bytes:
+    """Return the directory of a risk's heading."""
+    return _RISK + risk.encode()
 
 
 def rows_of(
-    items: Sequence[Item], folded: frozenset[bytes], ignored: Callable[[Item], bool] = lambda _item: False
+    items: Sequence[Item],
+    folded: frozenset[bytes],
+    ignored: Callable[[Item], bool] = lambda _item: False,
+    risks: Callable[[Item], FileRisk] | None = None,
 ) -> list[FileRow]:
     """Return the rows. Each directory with items has a heading, except the project's root. Items that git ignores are
-    together at the end, unless nothing else is listed."""
+    together at the end, unless nothing else is listed. ``risks``: a heading for each risk instead, the costliest first,
+    if there are several."""
     groups: dict[bytes, list[Item]] = {}
     inside = [item for item in items if ignored(item)]
     last = {item.path for item in inside} if len(inside) < len(items) else set()
-    for item in items:
-        if item.path not in last:
+    listed = [item for item in items if item.path not in last]
+    if risks is not None and len({risks(item).risk for item in listed}) > 1:
+        listed.sort(key=lambda item: (risks(item).key, item.path))
+        for item in listed:
+            groups.setdefault(heading_of(risks(item).risk), []).append(item)
+    else:
+        for item in listed:
             groups.setdefault(parent(item.path), []).append(item)
     if last:
         groups[IGNORED] = inside
@@ -62,14 +81,17 @@ class FileList(Pane):
         self.seen: Mapping[bytes, bool] = {}
         self.labels: Mapping[bytes, str] = {}
         """The names of the other projects in which the fork has changes, by path."""
-        self.folded: set[bytes] = {IGNORED}
+        self.risks: Mapping[bytes, FileRisk] = {}
+        self.by_risk = True
+        self.folded: set[bytes] = {IGNORED, heading_of("dull")}
         self._items: Sequence[Item] = ()
 
     def show_items(self, items: Sequence[Item]) -> None:
         """Show items. The cursor stays on its path if that is still listed."""
         before = self.current
         self._items = items
-        self.rows = rows_of(items, frozenset(self.folded), self._is_ignored)
+        risks = self._risk_of if self.by_risk and self.risks else None
+        self.rows = rows_of(items, frozenset(self.folded), self._is_ignored, risks)
         cursor = (
             0
             if before is not None
@@ -86,6 +108,15 @@ class FileList(Pane):
 
     def title(self, row: FileRow) -> str:
         return title_of(row, self.labels)
+
+    def _risk_of(self, item: Item) -> FileRisk:
+        is_conflict = "conflict" in self.flags.get(item.path, ())
+        return FileRisk("conflict") if is_conflict else self.risks.get(item.change.path, _UNKNOWN)
+
+    def turn(self) -> None:
+        """Group by risk, or by directory."""
+        self.by_risk = not self.by_risk
+        self.show_items(self._items)
 
     @property
     def current(self) -> FileRow | None:
@@ -114,8 +145,9 @@ class FileList(Pane):
         if row.item is None:
             mark = mark_of_all(mark_of(self.picks.get(item.path)) for item in row.members)
             fold = "▸" if row.directory in self.folded else "▾"
-            tail = f" {len(row.members):,}" if row.directory in self.folded else ""
-            room = width - 7 - len(tail)
+            is_counted = row.directory in self.folded or row.directory.startswith(_RISK)
+            tail = f" {len(row.members):,}" if is_counted else ""
+            room = width - 8 - len(tail)
             return [
                 (pointer, "head"),
                 _mark(mark),
@@ -134,7 +166,7 @@ class FileList(Pane):
         if item.is_repository:
             counts = [(f" {len(item.inside):,}", "dim")]
         indent = "  " if directory else ""
-        path = item.path if directory == IGNORED else name(item.path)
+        path = item.path if directory.startswith(b"\0") else name(item.path)
         shown = show_path(path) + ("/" if change.entry.kind == "directory" or item.is_repository else "")
         used = 8 + len(indent) + (len(flags) + 1 if flags else 0) + sum(len(text) for text, _style in counts)
         return [
@@ -149,6 +181,8 @@ class FileList(Pane):
 
 
 def title_of(row: FileRow, labels: Mapping[bytes, str] = MappingProxyType({})) -> str:
+    if row.directory.startswith(_RISK):
+        return next(words for risk, words in RISKS.items() if heading_of(risk) == row.directory)
     return "ignored by git" if row.directory == IGNORED else named_directory(row.directory, labels)
 
 

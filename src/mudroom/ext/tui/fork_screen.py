@@ -95,7 +95,7 @@ class ForkScreen(Screen[None], inherit_bindings=False):
             self.files.flags = {
                 item.path: flags_of(item, seen.tags.get(item.change.path, ()), seen.decided) for item in seen.items
             }
-            self.files.labels = seen.labels
+            self.files.labels, self.files.risks = seen.labels, seen.risks
         self.files.picks, self.files.seen = self.selection.picks, self.marks.by_path()
         self.files.show_items(self.listed)
         self.show_top()

@@ -19,6 +19,8 @@ from mudroom.core.tree.landing_form import LEADS_OUT, OWNER, REDUCED, unusual_mo
 from mudroom.core.tree.path import show, show_path
 from mudroom.core.tree.stack import Checkpoint
 from mudroom.errors import ForkMoved, MudroomError, ProjectClosed
+from mudroom.ext.order.core.risk import FileRisk
+from mudroom.ext.order.reader import risks_of
 from mudroom.ext.review.activity import DroppedChanges, preview, roll_back
 from mudroom.ext.review.parts import read_parts
 from mudroom.ext.review.roots import ReviewRoot, drift_of, options_of_choice, root_of, roots_of
@@ -81,6 +83,8 @@ class SeenFork(NamedTuple):
     """Those that wait."""
     labels: Mapping[bytes, str] = {}
     """The names of the other projects in which the fork has changes, by path."""
+    risks: Mapping[bytes, FileRisk] = {}
+    """By change path."""
 
     @property
     def decided(self) -> dict[bytes, bool]:
@@ -146,6 +150,7 @@ class ReviewModel(SessionCalls):
             tuple(changed_settings(self.session, self.fork)),
             tuple(self.session.held_effects(self.fork)),
             reviewed.labels,
+            risks_of(self.session, self.fork),
         )
 
     def _conflicts(self) -> list[ForkConflict]:
@@ -204,7 +209,12 @@ class ReviewModel(SessionCalls):
         if mode is not None and not divisible:
             notes.append(f"permissions {mode[0]:04o} → {mode[1]:04o}")
         text = FileText(*shown.texts.sides, shown.texts.blocks) if shown.texts is not None else None
-        return FileRows(tuple(notes), mode if divisible else None, text, divisible, shown.moved)
+        risk = seen.risks.get(change.path) if seen is not None else None
+        blocks = risk.blocks if risk is not None and text is not None else ()
+        if risk is not None and not blocks and shown.moved is None:
+            notes += [reason for reason in risk.reasons if not change.runs or change.runs not in reason]
+        risks = blocks if text is not None and len(blocks) == len(text.blocks) else ()
+        return FileRows(tuple(notes), mode if divisible else None, text, divisible, shown.moved, risks)
 
     # --- writing ---
 

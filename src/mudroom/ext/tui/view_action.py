@@ -21,7 +21,9 @@ def other_pane(parts: ReviewParts) -> None:
 def enter(parts: ReviewParts) -> None:
     screen = parts.screen
     row = screen.files.current
-    if screen.pane is screen.files and row is not None and row.item is None:
+    if screen.pane is screen.diff:
+        screen.diff.unfold()
+    elif row is not None and row.item is None:
         screen.files.fold()
     else:
         screen.set_focus(screen.diff)
@@ -45,6 +47,11 @@ async def hunk(parts: ReviewParts, by: int) -> None:
 def split(parts: ReviewParts) -> None:
     if not parts.screen.diff.split():
         parts.screen.app.notify("this hunk cannot be split")
+
+
+def order(parts: ReviewParts) -> None:
+    parts.screen.files.turn()
+    parts.differences.begin()
 
 
 # --- choosing ---

@@ -13,14 +13,25 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 from urllib.parse import quote
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, structs
 
 from mudroom.core.text.escaping import WIDEST, escape_line
 from mudroom.core.tree.path import name, show, show_path
 from mudroom.core.tree.path import name as last
 from mudroom.errors import ForkMoved, UsageError
+from mudroom.ext.order.core.risk import BlockRisk, join_risks, rate
+from mudroom.ext.order.reader import LARGEST
 from mudroom.ext.review.core.difference import DifferenceLine
-from mudroom.ext.review.rows import IMAGE_HEAD, MovedRow, RowSide, difference, open_side, picture_of, tags_of
+from mudroom.ext.review.rows import (
+    IMAGE_HEAD,
+    MovedRow,
+    RowDifference,
+    RowSide,
+    difference,
+    open_side,
+    picture_of,
+    tags_of,
+)
 from mudroom.ext.web import shape
 from mudroom.ext.web.api.endpoint import ApiCall, Endpoint, Raw, id_of, path_of
 from mudroom.ext.web.api.region import utf16_spans
@@ -252,7 +263,7 @@ def diff(call: ApiCall) -> shape.DifferenceShape:
         _side(difference_.new),
         language_of(path),
         len(difference_.texts.blocks) if difference_.texts is not None else 0,
-        [hunk_shape(hunk) for hunk in hunks],
+        _rated(hunks, _risks(difference_) if between is None else ()),
         query.first,
         following,
         len(difference_.texts) if difference_.texts is not None else 0,
@@ -261,6 +272,23 @@ def diff(call: ApiCall) -> shape.DifferenceShape:
         difference_.is_divisible and between is None,
         _moved(difference_.moved) if difference_.moved is not None else None,
     )
+
+
+def _risks(row: RowDifference) -> tuple[BlockRisk, ...]:
+    """Return the risks of a file's blocks; empty if it is too large for that."""
+    if row.texts is None:
+        return ()
+    old, new = (b"".join(side) for side in row.texts.sides)
+    return rate(row.change, tags_of(row.change), old, new).blocks if max(len(old), len(new)) <= LARGEST else ()
+
+
+def _rated(hunks: Iterable[core.DifferenceHunk], risks: tuple[BlockRisk, ...]) -> list[shape.HunkShape]:
+    shapes = []
+    for hunk in hunks:
+        risk = join_risks([risks[block] for block in hunk.blocks]) if risks else None
+        row = hunk_shape(hunk)
+        shapes.append(row if risk is None else structs.replace(row, risk=risk.risk, reasons=list(risk.reasons)))
+    return shapes
 
 
 def _moved(moved: MovedRow) -> shape.MovedShape:

@@ -14,6 +14,8 @@ from mudroom.core.tree.change import Change, Remark
 from mudroom.core.tree.landing_form import OWNER
 from mudroom.core.tree.path import show_path
 from mudroom.errors import MudroomError
+from mudroom.ext.order.core.risk import FileRisk, rate_by_name
+from mudroom.ext.order.reader import risks_of
 from mudroom.ext.review.roots import drift_of, roots_of
 from mudroom.ext.review.rows import ReviewedFork, TaggedRows, can_conflict, has_hunks, review_fork, tags_of
 from mudroom.ext.web import shape
@@ -55,13 +57,14 @@ def changes(call: ApiCall) -> shape.ChangesShape:
         conflicts = _conflicts(session, reviewed, drift) if drift is not None else None
         page = reviewed.rows[query.first : query.first + query.count]
         rows = zip(page, reviewed.tagged.once(_Rows).range_of(query.first, len(page)), strict=True)
+        risks = risks_of(session, name) if len(reviewed.changes) <= FEW else {}
         return shape.ChangesShape(
             name,
             reviewed.fingerprint,
             shape.SummaryShape(*reviewed.summary),
             len(reviewed.rows),
             query.first,
-            [_in_conflict(row) if conflicts and change.path in conflicts else row for change, row in rows],
+            [_rated(row, risks.get(change.path), change.path in (conflicts or ())) for change, row in rows],
             [_remark(remark) for remark in reviewed.remarks],
             len(conflicts) if conflicts is not None else None,
             [_remark(remark) for remark in (drift or [])[:DRIFTED]],
@@ -121,13 +124,17 @@ class _Rows:
         return rows_
 
     def _row(self, change: Change, tags: tuple[str, ...]) -> shape.RowShape:
-        row = row_of(change, tags)
+        row = _rated(row_of(change, tags), rate_by_name(change, tags), is_conflict=False)
         row.needs = [id_of(path) for path in sorted(self._needs.get(change.path, ()))]
         return row
 
 
-def _in_conflict(row: shape.RowShape) -> shape.RowShape:
-    return structs.replace(row, flags=[*row.flags, "conflict"])
+def _rated(row: shape.RowShape, risk: FileRisk | None, is_conflict: bool) -> shape.RowShape:
+    """Return a row with its risk, if it is known, and whether it is in conflict."""
+    flags = [*row.flags, "conflict"] if is_conflict else row.flags
+    if risk is None:
+        return structs.replace(row, flags=flags) if is_conflict else row
+    return structs.replace(row, flags=flags, risk=risk.risk, weight=risk.weight, reasons=list(risk.reasons))
 
 
 def row_of(change: Change, tags: tuple[str, ...] | None = None) -> shape.RowShape:

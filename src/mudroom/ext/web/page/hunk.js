@@ -46,6 +46,8 @@ function Made({ hunk, blocks, at, total, manner, left, onPick }) {
   const off = useMemo(() => (left ? left.split(",").map(Number) : []), [left]);
   const now = off.length === 0 ? "all" : off.length < blocks.length ? "some" : "none";
   const [asked, setAsked] = useState(false);
+  const [isOpen, setOpen] = useState(hunk.risk !== "dull");
+  const reasons = hunk.reasons ?? [];
   const apart = onPick && blocks.length > 1 && (asked || now === "some");
   const pick = useCallback((/** @type {number} */ block) => {
     const label = `Apply change ${blocks.indexOf(block) + 1} of ${blocks.length} in this hunk`;
@@ -56,16 +58,18 @@ function Made({ hunk, blocks, at, total, manner, left, onPick }) {
   }, [blocks, off, onPick]);
   const where = whereabouts(hunk);
   return html`<section class=${"hunk " + (now === "none" ? "off" : "")} tabindex="-1" data-hunk=${at}
-    aria-label=${`Hunk ${at + 1} of ${total}: ${where}${now === "none" ? ", not chosen" : now === "some" ? ", partly chosen" : ""}`}>
+    aria-label=${`Hunk ${at + 1} of ${total}: ${where}${now === "none" ? ", not chosen" : now === "some" ? ", partly chosen" : ""}${reasons.map((one) => ", " + one).join("")}`}>
     <div class="hunk-bar">
       ${onPick && html`<${Tick} extent=${now} label=${`Apply hunk ${at + 1} of ${total}: ${where}`}
         onToggle=${(/** @type {boolean} */ yes) => onPick(blocks, yes)} />`}
       <span>${where}${hunk.continued && ", continued"}</span>${hunk.section && html`<code class="section">${drawn(hunk.section)}</code>`}
+      ${reasons.map((one) => html`<span key=${one} class=${"tag " + (hunk.risk === "dull" ? "" : "warn")}>${one}</span>`)}
+      ${hunk.risk === "dull" && html`<button type="button" class="small" aria-expanded=${String(isOpen)} onClick=${() => setOpen(!isOpen)}>${isOpen ? "fold" : "show"}</button>`}
       ${onPick && now !== "all" && html`<strong class="left">${now === "none" ? "not chosen" : "partly chosen"}</strong>`}
       ${onPick && blocks.length > 1 && now !== "some" && html`<button type="button" class="small" aria-pressed=${asked ? "true" : "false"}
         onClick=${() => setAsked(!asked)}>${asked ? "choose as one" : `choose ${blocks.length} changes apart`}</button>`}
     </div>
-    <${Lines} lines=${hunk.lines} manner=${manner} off=${off} pick=${apart ? pick : undefined} now=${at === 0} />
+    ${isOpen && html`<${Lines} lines=${hunk.lines} manner=${manner} off=${off} pick=${apart ? pick : undefined} now=${at === 0} />`}
   </section>`;
 }
 

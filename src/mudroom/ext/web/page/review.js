@@ -16,6 +16,7 @@ import { useKeys } from "./keys.js";
 import { Lines } from "./list.js";
 import { useLoaded } from "./load.js";
 import { blocksOf, counted as countOf, extentOf, modeOf, ticked, wantBlocks, wantMode } from "./picked.js";
+import { byRisk, FOLDED, isMixed } from "./order.js";
 import { counted } from "./plural.js";
 import { Pushes, useSent } from "./pushes.js";
 import { toFork, toProject } from "./route.js";
@@ -166,15 +167,17 @@ function Files({ project, fork, file, row, changes, moved, again, working, setWo
   const [sent, left, flip] = useSent(changes.pushes);
   const [text, setText] = useState("");
   const [filters, setFilters] = useState(/** @type {ReadonlySet<string>} */ (new Set()));
-  const [isTree, setTree] = useState(kept.get("list") !== "flat");
+  const [mode, setMode] = useState(kept.get("list") ?? "risk");
   const [turned, setTurned] = useState(/** @type {ReadonlySet<string>} */ (new Set())); // directories that are not as at first
   const typed = useTyped(text, rows.length);
   const listed = useMemo(() => sifted(rows, typed, filters), [rows, typed, filters]);
   const grown = useMemo(() => grow(listed, changes.roots), [listed]);
-  const folded = useMemo(() => repositories(grown), [grown]);
+  const isRisk = mode === "risk" && isMixed(listed);
+  const isTree = mode !== "flat";
+  const folded = useMemo(() => (isRisk ? FOLDED : repositories(grown)), [grown, isRisk]);
   const closed = useMemo(() => new Set([...folded, ...turned].filter((one) => folded.has(one) !== turned.has(one))), [folded, turned]);
-  const items = useMemo(() => (isTree ? lines(grown, closed) : flat(listed)), [grown, isTree, closed]);
-  const first = useMemo(() => firstOf(items), [items]);
+  const items = useMemo(() => (isRisk ? byRisk(listed, closed) : isTree ? lines(grown, closed) : flat(listed)), [grown, isRisk, isTree, closed]);
+  const first = useMemo(() => (isRisk && items.find((item) => item.row)?.row?.id) || firstOf(items), [items]);
   const current = file && (rows.length < changes.total || rows.some((/** @type {any} */ one) => one.id === file)) ? file : first;
   const [folder, setFolder] = useState(""); // the directory at the cursor; empty: a file
   const active = items.findIndex((item) => (folder ? item.key === folder && !item.row : item.row?.id === current));
@@ -198,7 +201,8 @@ function Files({ project, fork, file, row, changes, moved, again, working, setWo
   });
   const guarded = useMemo(() => new Set(rows.filter((/** @type {any} */ one) => one.flags.includes("protected")).map((/** @type {any} */ one) => one.id)), [rows]);
   const toggle = (/** @type {string[]} */ ids) => setPicked((now) => ticked(now, ids, guarded));
-  const toTree = () => setTree((is) => (kept.set("list", is ? "flat" : "tree"), !is));
+  const toMode = (/** @type {string} */ next) => (kept.set("list", next), setMode(next));
+  const toNext = () => toMode({ risk: "tree", tree: "flat" }[mode] ?? "risk");
   const search = useRef(/** @type {HTMLInputElement | null} */ (null));
   const bar = useRef({ apply: () => {} });
   const nearest = (/** @type {number} */ from, /** @type {1 | -1} */ step, /** @type {(id: string) => boolean} */ fits) => {
@@ -239,7 +243,7 @@ function Files({ project, fork, file, row, changes, moved, again, working, setWo
       if (to) open(to);
     },
     filter: () => search.current?.focus(),
-    mode: toTree,
+    mode: toNext,
     all: () => toggle(listed.map((one) => one.id)),
     apply: () => void bar.current.apply(),
     back: () => (file ? void (location.hash = toFork(project, fork)) : false),
@@ -256,7 +260,8 @@ function Files({ project, fork, file, row, changes, moved, again, working, setWo
         <div class="row"><${Progress} row=${row} changes=${changes} looked=${looked.size} /></div>
         <div class="row"><input ref=${search} type="search" class="grow" aria-label="Filter files" placeholder="Filter files (/)" value=${text} onInput=${(/** @type {any} */ event) => setText(event.currentTarget.value)}
             onKeyDown=${(/** @type {KeyboardEvent} */ event) => event.key === "Escape" && (setText(""), search.current?.blur())} />
-          <button type="button" class="quiet" aria-pressed=${String(isTree)} onClick=${toTree}>Tree</button></div>
+          <button type="button" class="quiet" aria-pressed=${String(mode === "risk")} title="What runs later and weakened tests first" onClick=${() => toMode(mode === "risk" ? "tree" : "risk")}>Risk</button>
+          <button type="button" class="quiet" aria-pressed=${String(mode === "tree")} onClick=${() => toMode(mode === "tree" ? "flat" : "tree")}>Tree</button></div>
         <${Filters} rows=${rows} filters=${filters} setFilters=${setFilters} />
         <label class="check every"><${Box} extent=${extentOf(picked, listed.map((one) => one.id))} label=${listed.length === rows.length ? "Apply all files" : "Apply all listed files"} onChange=${() => toggle(listed.map((one) => one.id))} tabs />
           <span class="count">${countOf(rows, picked).toLocaleString("en")} of ${changes.total.toLocaleString("en")} chosen${parts > 0 && `, ${parts.toLocaleString("en")} of them in part`}${listed.length < rows.length ? `, ${listed.length.toLocaleString("en")} listed` : ""}</span></label>
@@ -354,6 +359,7 @@ function Line({ item, tree, extent, looked, decided, toggle }) {
   const label = "Apply " + (row ? row.path : item.isRoot ? item.name : item.key);
   const counts = html`<span class="counts">${item.added > 0 && html`<span class="plus">+${item.added}</span>`} ${item.removed > 0 && html`<span class="minus">−${item.removed}</span>`}</span>`;
   const box = html`<${Box} extent=${extent} label=${label} onChange=${() => toggle(item.ids)} />`;
+  if (item.heading) return html`<span class="fold" aria-hidden="true">${item.open ? "▾" : "▸"}</span><${Box} extent=${extent} label=${`Apply all of: ${item.name}`} onChange=${() => toggle(item.ids)} /><strong class="clip grow">${item.name}</strong><span class="count">${item.ids.length}</span>${counts}`;
   if (!row) return html`<span class="fold" aria-hidden="true">${item.open ? "▾" : "▸"}</span>${box}<span class=${"name clip grow" + (item.isRoot ? " root" : "")} title=${item.key}>${spelled(item.name)}${item.isRoot ? "" : "/"}</span><span class="count">${item.ids.length}</span>${counts}`;
   const [letter, verb] = VERBS[row.change];
   return html`${tree && html`<span class="fold"></span>`}${box}<span class=${"verb " + row.change} title=${verb}><span aria-hidden="true">${letter}</span><span class="hidden">${verb}</span></span>

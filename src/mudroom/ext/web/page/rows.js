@@ -8,7 +8,7 @@
 export const KIND = 0, OLD = 1, NEW = 2, TEXT = 3, BLOCK = 4, WORDS = 5, ODD = 6, CUT = 7, ENDS = 8, UNTIL = 9;
 
 /** @typedef {{blocks: number[], old_start: number, old_lines: number, new_start: number, new_lines: number,
- *   lines: Line[], section?: string, continued?: boolean}} Hunk */
+ *   lines: Line[], section?: string, continued?: boolean, risk?: string, reasons?: string[]}} Hunk */
 /** @typedef {{at: number, first: number, count: number, shift: number}} Gap `at`: the hunk after it; `first`: its first line
  *   on the new side; `shift`: old number minus new number */
 /** @typedef {{top: number, bottom: number}} Opened how many lines of a gap are shown, from its top and its bottom */

@@ -30,7 +30,7 @@ export const SHORTCUTS = [
   { name: "looked", keys: [" "], scope: "review", what: "Looked at it: mark the file and go on" },
   { name: "unlooked", keys: ["U"], scope: "review", what: "Next file that was not looked at" },
   { name: "filter", keys: ["/"], scope: "review", what: "Type to filter" },
-  { name: "mode", keys: ["t"], scope: "review", what: "Tree or flat list" },
+  { name: "mode", keys: ["t"], scope: "review", what: "By risk, as a tree, or flat" },
   { name: "all", keys: ["A"], scope: "review", what: "Choose all that are listed, or none of them" },
   { name: "apply", keys: ["a"], scope: "review", what: "Apply; asks first" },
   { name: "back", keys: ["Escape"], scope: "review", what: "Back to the list" },

@@ -27,6 +27,19 @@ export const ANSWERED = {
   client: " by the client",
 };
 
+/** Headings of the list by risk, the costliest first (ext/order/core/risk.py). @type {Record<string, string>} */
+export const RISK_WORDS = {
+  conflict: "Conflicts",
+  later: "Runs later, more rights",
+  weakened: "Weakened checks",
+  code: "Code",
+  settings: "Settings, dependencies",
+  tests: "Tests",
+  prose: "Prose",
+  generated: "Generated, vendored",
+  dull: "Changes nothing, proven",
+};
+
 /** Code points, for a character class (core/text/invisible_characters.py). */
 export const INVISIBLE =
   "\\u{0}-\\u{8}\\u{a}-\\u{1f}\\u{7f}-\\u{a0}\\u{ad}-\\u{ad}\\u{34f}-\\u{34f}\\u{61c}-\\u{61c}\\u{115f}-\\u{1160}\\u{1680}-\\u{1680}" +

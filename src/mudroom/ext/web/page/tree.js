@@ -1,10 +1,10 @@
 // Changed files as the lines of a tree, or of a flat list. Pure.
 
-/** @typedef {{id: string, path: string, change: string, added: number, removed: number, size: number, flags: string[], source: string, type: string, hunks: boolean}} Row */
+/** @typedef {{id: string, path: string, change: string, added: number, removed: number, size: number, flags: string[], source: string, type: string, hunks: boolean, risk?: string, weight?: number, reasons?: string[]}} Row */
 /**
  * @typedef {{key: string, name: string, level: number, position: number, among: number, row: Row | null, ids: string[],
- *   added: number, removed: number, open: boolean, isRoot?: boolean}} Item
- * One line: a file (`row`), or a directory with the `ids` of all files in it. `isRoot`: another project.
+ *   added: number, removed: number, open: boolean, isRoot?: boolean, heading?: boolean}} Item
+ * One line: a file (`row`), or a directory with the `ids` of all files in it. `isRoot`: another project; `heading`: of a risk.
  */
 /** @typedef {{path: string, label: string}} Root another project */
 /** @typedef {{name: string, path: string, isRoot: boolean, above: Node | null, directories: Map<string, Node>, rows: Row[], ids: string[], added: number, removed: number}} Node */

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from mudroom.core.merge.resolution_words import SIDES, TAKES, take_words
 from mudroom.core.text.answer_place import ANSWERED
 from mudroom.core.text.invisible_characters import ACTING, CHOICE, PASSED
+from mudroom.ext.order.core.risk import RISKS
 
 _HEAD = """\
 // Tables of the core. Generated: do not edit.
@@ -29,6 +31,7 @@ def main() -> str:
             _table("Names of the sides of a conflict (core/merge/resolution_words.py).", "SIDE_WORDS", SIDES),
             _table("What was decided about a file, by `take` (core/merge/resolution_words.py).", "TAKE_WORDS", takes),
             _table("Where a question was answered (core/text/answer_place.py).", "ANSWERED", ANSWERED),
+            _table("Headings of the list by risk, the costliest first (ext/order/core/risk.py).", "RISK_WORDS", RISKS),
             _constant(
                 "Code points, for a character class (core/text/invisible_characters.py).", "INVISIBLE", _ranges()
             ),
@@ -36,7 +39,7 @@ def main() -> str:
     )
 
 
-def _table(comment: str, name: str, table: dict[Any, str]) -> str:
+def _table(comment: str, name: str, table: Mapping[Any, str]) -> str:
     rows = "".join(f"  {key}: {json.dumps(value)},\n" for key, value in table.items())
     return f"\n/** {comment} @type {{Record<string, string>}} */\nexport const {name} = {{\n{rows}}};\n"
 

@@ -46,6 +46,13 @@ class RowShape(Struct):
     """A symbolic link's target, if it is not deleted."""
     owner: str = ""
     """``uid:gid`` if the owner is neither the user nor the owner of the project's entry."""
+    risk: str = ""
+    """What a mistake in it costs: ``later``, ``weakened``, ``code``, ``settings``, ``tests``, ``prose``, ``generated``,
+    ``dull`` (ext/order/core/risk.py)."""
+    weight: int = 0
+    """Of its signs: heavier rows come first among those of one risk."""
+    reasons: list[str] = []
+    """Why to look at it, in words."""
 
 
 class PushedCommitShape(Struct):
@@ -150,6 +157,10 @@ class HunkShape(Struct):
     """The line above that git would show in the hunk header."""
     continued: bool = False
     """The hunk continues the one before: a hunk with too many lines is sent in several parts."""
+    risk: str = ""
+    """That of its costliest block; ``dull`` only if all its blocks are proven to change nothing."""
+    reasons: list[str] = []
+    """Why to look at it; of a dull hunk its proof."""
 
 
 class SideShape(Struct):

@@ -1,0 +1,327 @@
+"""Packages that a lock file or a list of dependencies names: added, removed, raised, or taken from elsewhere. Pure.
+
+The text is hostile: a list that cannot be read is None, never an empty one. A reader for each format returns the
+packages by name, each with its version and its source ("" if the format's own registry).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from mudroom.core.text.regex import regex
+from mudroom.core.tree.path import name
+from mudroom.typing import Any, NamedTuple
+
+LIMIT = 8 << 20
+"""Bytes. A larger list is not read."""
+_DEEP = 200
+"""Most packages in packages of the first npm format."""
+
+
+class Package(NamedTuple):
+    version: str
+    source: str = ""
+
+
+Packages = Mapping[str, frozenset[Package]]
+
+
+class PackageChanges(NamedTuple):
+    added: tuple[str, ...]
+    removed: tuple[str, ...]
+    raised: tuple[tuple[str, str, str], ...]
+    """Name, old and new versions."""
+    moved: tuple[str, ...]
+    """Packages whose source differs."""
+
+
+def is_lock(last: bytes) -> bool:
+    """Return whether a file of this name is a lock file, which a tool writes."""
+    return last in _LOCKS
+
+
+def is_list(path: bytes) -> bool:
+    """Return whether the packages of such a file can be read."""
+    return _reader(name(path)) is not None
+
+
+def packages_of(path: bytes, text: bytes) -> Packages | None:
+    """Return the packages that a file names, or None if it cannot be read."""
+    read = _reader(name(path))
+    if read is None or len(text) > LIMIT:
+        return None
+    if not text.strip():
+        return {}
+    packages: dict[str, set[Package]] = {}
+    try:
+        for package, version, source in read(text.decode()):
+            packages.setdefault(package, set()).add(Package(version, source))
+    except (ValueError, LookupError, AttributeError, TypeError, RecursionError):
+        return None  # not of this format, or damaged
+    return {package: frozenset(rows) for package, rows in packages.items()}
+
+
+def compare_packages(old: Packages, new: Packages) -> PackageChanges:
+    both = sorted(old.keys() & new.keys())
+    versions = {package: [_versions(side[package]) for side in (old, new)] for package in both}
+    sources = {package: [{row.source for row in side[package]} for side in (old, new)] for package in both}
+    return PackageChanges(
+        tuple(sorted(new.keys() - old.keys())),
+        tuple(sorted(old.keys() - new.keys())),
+        tuple(
+            (package, versions[package][0], versions[package][1])
+            for package in both
+            if versions[package][0] != versions[package][1]
+        ),
+        tuple(package for package in both if sources[package][1] - sources[package][0]),
+    )
+
+
+def _versions(rows: frozenset[Package]) -> str:
+    return ", ".join(sorted({row.version for row in rows}))
+
+
+def is_like(package: str, others: Mapping[str, Any] | frozenset[str]) -> str:
+    """Return another package whose name a reader could take for this one: a letter more, fewer, changed or swapped, or
+    other separators; "" if there is none. Names of fewer than four letters are like too many."""
+    plain = _plain(package)
+    if len(plain) < 4:
+        return ""
+    for other in sorted(others):
+        if other != package and len(_plain(other)) >= 4 and _is_near(plain, _plain(other)):
+            return other
+    return ""
+
+
+def _plain(package: str) -> str:
+    return package.lower().rpartition("/")[2].replace("-", "").replace("_", "").replace(".", "")
+
+
+def _is_near(one: str, other: str) -> bool:
+    """Return whether two names differ by at most one edit: Damerau-Levenshtein distance 0 or 1."""
+    if abs(len(one) - len(other)) > 1:
+        return False
+    start = 0
+    while start < min(len(one), len(other)) and one[start] == other[start]:
+        start += 1
+    rest, other_rest = one[start:], other[start:]
+    if rest[:2] == other_rest[1::-1] and len(rest) > 1 and rest[2:] == other_rest[2:]:
+        return True
+    return rest[1:] == other_rest[1:] or rest[1:] == other_rest or rest == other_rest[1:]
+
+
+# --- formats ---
+
+_Read = Callable[[str], Iterator[tuple[str, str, str]]]
+_REGISTRIES = (
+    "https://registry.npmjs.org/",
+    "https://registry.yarnpkg.com/",
+    "https://pypi.org/simple",
+    "https://files.pythonhosted.org/",
+    "registry+https://github.com/rust-lang/crates.io-index",
+    "https://rubygems.org/",
+)
+
+
+def _foreign(source: object) -> str:
+    """Return a source without what names the package and its version; "" for a format's own registry."""
+    text = str(source or "")
+    if text.startswith(_REGISTRIES):
+        return ""
+    scheme, mark, rest = text.partition("://")
+    return f"{scheme}://{rest.partition('/')[0]}" if mark else text
+
+
+def _npm_lock(text: str) -> Iterator[tuple[str, str, str]]:
+    import json
+
+    value = json.loads(text)
+    for path, row in value.get("packages", {}).items():
+        if path and not row.get("link"):
+            yield path.rpartition("node_modules/")[2], str(row.get("version", "")), _foreign(row.get("resolved"))
+    pending = [(value.get("dependencies", {}), 0)] if "packages" not in value else []
+    while pending:
+        rows, depth = pending.pop()
+        for package, row in rows.items():
+            yield package, str(row.get("version", "")), _foreign(row.get("resolved"))
+            if "dependencies" in row and depth < _DEEP:
+                pending.append((row["dependencies"], depth + 1))
+
+
+def _npm_manifest(text: str) -> Iterator[tuple[str, str, str]]:
+    import json
+
+    value = json.loads(text)
+    for group in ("dependencies", "devDependencies", "optionalDependencies", "peerDependencies"):
+        for package, version in value.get(group, {}).items():
+            is_version = regex(r"[\d^~<>=*x|. -]*[\w.+-]*").fullmatch(str(version))
+            yield package, str(version), "" if is_version else str(version)
+
+
+def _toml_lock(text: str) -> Iterator[tuple[str, str, str]]:
+    import tomllib
+
+    for row in tomllib.loads(text)["package"]:
+        source = row.get("source", "")
+        if isinstance(source, dict):  # uv, poetry
+            source = next(
+                (str(source[key]) for key in ("registry", "url", "git", "path", "editable") if key in source), ""
+            )
+        yield row["name"], str(row.get("version", "")), _foreign(source)
+
+
+_NAME = regex(r"\s*([A-Za-z0-9][\w.-]*)\s*(?:\[[^\]]*\])?\s*(.*)")
+
+
+def _requirement(line: str) -> tuple[str, str, str] | None:
+    match = _NAME.fullmatch(line.partition(" #")[0].partition(" --hash")[0].rstrip("\\ "))
+    if match is None:
+        return None
+    version = match[2].partition(";")[0].strip()
+    package = match[1].lower().replace("_", "-").replace(".", "-")
+    return package, version, version[1:].strip() if version.startswith("@") else ""
+
+
+def _requirements(text: str) -> Iterator[tuple[str, str, str]]:
+    for line in text.splitlines():
+        if line[:1] not in ("", "#", " ", "\t", "-") and (row := _requirement(line)) is not None:
+            yield row
+        elif line.startswith("-") and not line.startswith(("-r", "-c", "--hash")):
+            yield line.split()[0], "", line
+
+
+def _pyproject(text: str) -> Iterator[tuple[str, str, str]]:
+    import tomllib
+
+    value = tomllib.loads(text)
+    project, tool = value.get("project", {}), value.get("tool", {})
+    lists = [project.get("dependencies", []), value.get("build-system", {}).get("requires", [])]
+    lists += [*project.get("optional-dependencies", {}).values(), *value.get("dependency-groups", {}).values()]
+    for line in (line for rows in lists for line in rows if isinstance(line, str)):
+        if (row := _requirement(line)) is not None:
+            yield row
+    poetry = tool.get("poetry", {})
+    groups = [poetry.get("dependencies", {}), *(group["dependencies"] for group in poetry.get("group", {}).values())]
+    for package, row in ((package, row) for group in groups for package, row in group.items()):
+        source = (
+            next((str(row[key]) for key in ("git", "url", "path", "source") if key in row), "")
+            if isinstance(row, dict)
+            else ""
+        )
+        yield package.lower(), str(row.get("version", "")) if isinstance(row, dict) else str(row), source
+
+
+def _cargo(text: str) -> Iterator[tuple[str, str, str]]:
+    import tomllib
+
+    value = tomllib.loads(text)
+    tables = [value, value.get("workspace", {}), *value.get("target", {}).values()]
+    for table in tables:
+        for group in ("dependencies", "dev-dependencies", "build-dependencies"):
+            for package, row in table.get(group, {}).items():
+                is_table = isinstance(row, dict)
+                source = (
+                    next((str(row[key]) for key in ("git", "path", "registry") if key in row), "") if is_table else ""
+                )
+                yield package, str(row.get("version", "")) if is_table else str(row), source
+
+
+_GO_SUM = regex(r"(\S+) (v\S+?)(?:/go\.mod)? h1:\S+")
+_GO_MOD = regex(r"\s*(?:require\s+)?([\w.-]+\.[\w.-]+/\S+|[\w.-]+\.[\w.-]+)\s+(v\S+)(?:\s*//.*)?")
+_GO_REPLACE = regex(r"\s*(?:replace\s+)?(\S+)(?:\s+v\S+)?\s+=>\s+(\S+)(?:\s+(v\S+))?\s*")
+
+
+def _go(text: str) -> Iterator[tuple[str, str, str]]:
+    for line in text.splitlines():
+        if (match := _GO_SUM.fullmatch(line) or _GO_MOD.fullmatch(line)) is not None:
+            yield match[1], match[2], ""
+        elif (match := _GO_REPLACE.fullmatch(line)) is not None:
+            yield match[1], match[3] or "", match[2]
+
+
+_YARN_HEAD = regex(r'"?((?:@[^/@"]+/)?[^@"]+)@[^:]*.*:')
+
+
+def _yarn(text: str) -> Iterator[tuple[str, str, str]]:
+    package = version = source = ""
+    for line in [*text.splitlines(), "end:"]:
+        if line[:1] not in ("", " ", "#"):
+            if package and version:
+                yield package, version, source
+            match = _YARN_HEAD.fullmatch(line)
+            package, version, source = (match[1] if match is not None else ""), "", ""
+        elif line.startswith(("  version ", "  version:")):
+            version = line.split()[-1].strip('"')
+        elif line.startswith("  resolved "):
+            source = _foreign(line.split()[-1].strip('"'))
+
+
+_PNPM = regex(r"  '?/?((?:@[^/@]+/)?[^@('/]+)[@/]([^('/:]+).*:")
+
+
+def _pnpm(text: str) -> Iterator[tuple[str, str, str]]:
+    section = package = ""
+    for line in text.splitlines():
+        if line[:1] not in ("", " ", "#"):
+            section = line.rstrip(":")
+        elif section == "packages" and (match := _PNPM.fullmatch(line)) is not None:
+            package = match[1]
+            yield package, match[2], ""
+        elif section == "packages" and "tarball:" in line and package:
+            yield package, "", _foreign(line.partition("tarball:")[2].strip(" }'\""))
+
+
+_GEM = regex(r"    ([\w.-]+) \(([^)]*)\)")
+
+
+def _gems(text: str) -> Iterator[tuple[str, str, str]]:
+    remote = ""
+    for line in text.splitlines():
+        if line.startswith("  remote: "):
+            remote = _foreign(line[10:].strip())
+        elif (match := _GEM.fullmatch(line)) is not None:
+            yield match[1], match[2], remote
+
+
+def _composer(text: str) -> Iterator[tuple[str, str, str]]:
+    import json
+
+    value = json.loads(text)
+    for row in (*value["packages"], *value.get("packages-dev", ())):
+        yield row["name"], str(row.get("version", "")), _foreign((row.get("source") or {}).get("url"))
+
+
+def _pipfile_lock(text: str) -> Iterator[tuple[str, str, str]]:
+    import json
+
+    value = json.loads(text)
+    for group in ("default", "develop"):
+        for package, row in value.get(group, {}).items():
+            yield package, str(row.get("version", "")), str(row.get("git") or row.get("path") or "")
+
+
+_LOCKS: Mapping[bytes, _Read] = {
+    b"package-lock.json": _npm_lock,
+    b"npm-shrinkwrap.json": _npm_lock,
+    b"yarn.lock": _yarn,
+    b"pnpm-lock.yaml": _pnpm,
+    b"poetry.lock": _toml_lock,
+    b"uv.lock": _toml_lock,
+    b"pdm.lock": _toml_lock,
+    b"Cargo.lock": _toml_lock,
+    b"go.sum": _go,
+    b"Gemfile.lock": _gems,
+    b"composer.lock": _composer,
+    b"Pipfile.lock": _pipfile_lock,
+}
+_LISTS: Mapping[bytes, _Read] = {
+    b"package.json": _npm_manifest,
+    b"pyproject.toml": _pyproject,
+    b"Cargo.toml": _cargo,
+    b"go.mod": _go,
+}
+
+
+def _reader(last: bytes) -> _Read | None:
+    is_requirements = b"requirements" in last and last.endswith((b".txt", b".in"))
+    return _LOCKS.get(last) or _LISTS.get(last) or (_requirements if is_requirements else None)
