@@ -94,9 +94,13 @@ ROWS: Mapping[str, Mapping[str, str]] = {
         "darwin": "macos.platform",
         "win32": "windows.sandbox.platform",
     },
+    "remarks": {
+        "session": "remarks.session",
+    },
     "verb": {
         "acp": "agents.cli.acp",
         "agent": "agents.cli.agent",
+        "comment": "remarks.comment",
         "completion": "completion.cli",
         "fleet": "fleet.cli.fleet",
         "hook": "agents.cli.hook",
@@ -105,6 +109,7 @@ ROWS: Mapping[str, Mapping[str, str]] = {
         "keep": "outside.cli",
         "mcp": "agents.cli.mcp",
         "review": "tui.cli.review",
+        "send": "remarks.send",
         "serve": "web.cli.serve",
         "try": "attempts.cli.try",
         "worker": "fleet.cli.worker",
@@ -130,8 +135,9 @@ ROWS: Mapping[str, Mapping[str, str]] = {
 NEEDS: Mapping[str, tuple[str, ...]] = {
     "effects": ("inspection",),
     "fleet": ("inspection", "transfer"),
-    "tui": ("attempts", "review"),
-    "web": ("attempts", "review"),
+    "remarks": ("review",),
+    "tui": ("attempts", "remarks", "review"),
+    "web": ("attempts", "remarks", "review"),
 }
 """Satellites that another one needs. If a needed satellite is absent, the one that needs it counts as absent, too."""
 

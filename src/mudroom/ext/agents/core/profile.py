@@ -150,6 +150,11 @@ class AgentProfile(NamedTuple):
     """Words with which it asks nothing. They are shown, never added."""
     continued: tuple[str, ...] = ()
     """Words with which it goes on with a copy of its last conversation. They are shown, never added."""
+    resumed: tuple[str, ...] = ()
+    """Words with which it goes on with its last conversation on a terminal; the user's next words follow. Only
+    ``mudroom send`` adds them."""
+    sent: tuple[str, ...] = ()
+    """The same without a terminal and without questions."""
     notes: tuple[str, ...] = ()
 
     def card(self, level: int) -> AgentCard:
@@ -316,5 +321,7 @@ _FIELDS: FieldTable = {
     "sandbox": ("sandbox", lambda value, where: InnerSandbox(**read_fields(value, where, _SANDBOX))),
     "unattended": ("unattended", _texts),
     "continue": ("continued", _texts),
+    "resume": ("resumed", _texts),
+    "send": ("sent", _texts),
     "notes": ("notes", _texts),
 }
