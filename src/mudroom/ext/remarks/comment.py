@@ -13,6 +13,7 @@ from mudroom.core.text.regex import regex
 from mudroom.core.tree.quote import show_words
 from mudroom.errors import UsageError
 from mudroom.ext.remarks.core.listing import listed_to_json, remark_lines
+from mudroom.ext.remarks.core.value import Side
 from mudroom.ext.remarks.session import Remarks
 from mudroom.typing import TYPE_CHECKING
 
@@ -41,7 +42,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("fork", nargs="?", metavar="FORK", help="the fork; may be left out to list the only one's")
     parser.add_argument("words", nargs="*", metavar="PATH[:LINE[-LINE]] TEXT", help="where, and the remark")
     parser.add_argument("--suggest", metavar="TEXT", help="lines to put there instead; '': remove them")
-    parser.add_argument("--old", action="store_true", help="the lines are those of the original, which the fork removed")
+    parser.add_argument(
+        "--old", action="store_true", help="the lines are those of the original, which the fork removed"
+    )
     for name, text in (
         ("answer", "add TEXT to a remark's thread"),
         ("settle", "it is done: it is not sent (again)"),
@@ -80,7 +83,10 @@ def _add(args: argparse.Namespace, remarks: Remarks, session: Session) -> str:
         )
     if not text or (not places and _PLACE.fullmatch(text)):
         place = text or "PATH:LINE"
-        raise UsageError("the remark has no text", f"mudroom comment {remarks.fork} {show_words((os.fsencode(place),))} TEXT")
+        raise UsageError(
+            "the remark has no text",
+            show_words((b"mudroom", b"comment", remarks.fork.encode(), os.fsencode(place), b"TEXT")),
+        )
     path, first, last = b"", 0, 0
     if places:
         match = _PLACE.fullmatch(places[0])
@@ -88,13 +94,13 @@ def _add(args: argparse.Namespace, remarks: Remarks, session: Session) -> str:
         first = int(match[2]) if match else 0
         last = int(match[3] or match[2]) if match else 0
         if match and (not first or last < first):
-            raise UsageError(f"{match[2]}{'-' + match[3] if match[3] else ''} are no lines", "lines count from 1: 3, or 3-5")
+            raise UsageError(f"{places[0][len(match[1]) + 1 :]} are no lines", "lines count from 1: 3, or 3-5")
     if (args.suggest is not None or args.old) and not first:
         option = "--suggest" if args.suggest is not None else "--old"
         raise UsageError(f"{option} is for lines", f"mudroom comment {remarks.fork} PATH:LINE TEXT")
     if args.suggest == text == "-":
         raise UsageError("standard input is the text or the suggestion", "only one of them is -")
-    side = "old" if args.old else "new"
+    side: Side = "old" if args.old else "new"
     return remarks.add(path, first, last, _given(text), side=side, suggestion=args.suggest and _given(args.suggest))
 
 
@@ -140,4 +146,6 @@ def _list(remarks: Remarks, context: Context) -> None:
     if unsent := len(listed.unsent):
         terminal.say(f"{counted(unsent, 'remark')} not sent: mudroom send {fork}")
     if listed.cut_off:
-        terminal.say(f"{', '.join(listed.cut_off)}: mudroom send {fork} --again, or mudroom comment {fork} --settle NAME")
+        terminal.say(
+            f"{', '.join(listed.cut_off)}: mudroom send {fork} --again, or mudroom comment {fork} --settle {listed.cut_off[0]}"
+        )

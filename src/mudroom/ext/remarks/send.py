@@ -14,11 +14,11 @@ from mudroom.core.registry import part
 from mudroom.core.text.plural import counted
 from mudroom.core.tree.quote import show_words
 from mudroom.errors import UsageError
+from mudroom.ext.remarks.core.prompt import FETCHED
 from mudroom.ext.remarks.session import Handing, Remarks
 from mudroom.policy.config import user_config
 from mudroom.session import Session
-from mudroom.stage import disk
-from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
+from mudroom.typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import argparse
@@ -29,7 +29,8 @@ examples:
   mudroom send agent-1 --interactive      the agent's own screen, with its conversation and the remarks
   mudroom send agent-1 --print            print the prompt; nothing is sent
   mudroom send agent-1 --wait             leave them for the tool remarks of mudroom mcp
-  mudroom send agent-1 --file REVIEW.md   write them to a new file of the fork, for an agent without a profile
+  mudroom send agent-1 -- my-agent -p     to this command of an agent; the prompt is its last word
+  mudroom send agent-1 --file REVIEW.md   write them to a new file of the fork
 
 A remark is sent once. Before that the fork gets the checkpoint round-N, and mudroom diff agent-1@round-N agent-1 shows
 what the agent has changed since. The exit code is the agent's."""
@@ -46,11 +47,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(args: argparse.Namespace, context: Context) -> int:
-    ways = [way for way in ("print", "interactive", "wait", "file") if getattr(args, way)]
+    ways = [f"--{way}" for way in ("print", "interactive", "wait", "file") if getattr(args, way)]
+    ways += ["a command"] if args.command else []
     if len(ways) > 1:
-        raise UsageError(f"--{ways[0]} and --{ways[1]} are two ways", "one at a time")
+        raise UsageError(f"{ways[0]} and {ways[1]} are two ways", "one at a time")
     if args.interactive and context.as_json:
         raise UsageError("--json is not for --interactive", "mudroom send FORK --json")
+    if args.command == []:
+        raise UsageError("no command was given", "mudroom send FORK -- AGENT WORDS")
     with open_session(context, needs_policy=False) as session:
         remarks = Remarks(session, only_fork(session, args.fork))
         if args.print:
@@ -59,13 +63,13 @@ def execute(args: argparse.Namespace, context: Context) -> int:
             context.terminal.out(json.dumps(told) if context.as_json else prompt.removesuffix("\n"))
             return 0
         if args.wait:
-            with remarks.handing("waiting", again=args.again) as handing:
+            with remarks.handing("waiting", again=args.again, most=FETCHED) as handing:
                 handing.settle("waiting")
             return _tell(remarks, handing, context, "they wait for the agent's look")
         _require_rest(session, remarks.fork)
         if args.file:
             return _to_file(args, session, remarks, context)
-        words = _words(args, session, remarks.fork, context)
+        words = args.command or _words(args, session, remarks.fork, context)
         with remarks.handing("sending", again=args.again) as handing:
             return _to_agent(words, remarks, handing, context)
 
@@ -107,9 +111,7 @@ def _words(args: argparse.Namespace, session: Session, fork: str, context: Conte
         known = ", ".join(one.name for one in able)
         raise UsageError(f"{fork} has conversations with {known}", f"mudroom send {fork} --agent {able[0].name}")
     who = f"{names[0]}'s profile has no words to go on" if profiles else f"{fork} has no conversation to go on"
-    raise UsageError(
-        f"{who} with", f"mudroom send {fork} --print prints the prompt; --file REVIEW.md puts it into the fork"
-    )
+    raise UsageError(f"{who} with", f"mudroom send {fork} -- AGENT WORDS starts one with the prompt, --print prints it")
 
 
 class _Silent(Terminal):
@@ -153,7 +155,7 @@ def _to_agent(words: list[str], remarks: Remarks, handing: Handing, context: Con
         return code
     if code:
         terminal.note(
-            f"{words[0]} ended with {code}: it is not known whether it has read the remarks (mudroom send {fork} --again)"
+            f"{words[0]} ended with {code}, and has read the remarks or not: mudroom send {fork} --again sends them again"
         )
     elif handing.point:
         terminal.say(f"what is new: mudroom diff {fork}@{handing.point} {fork}; the remarks: mudroom comment {fork}")

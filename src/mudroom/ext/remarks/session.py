@@ -6,6 +6,7 @@ changed since: ``mudroom diff FORK@round-N FORK``.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -14,9 +15,9 @@ from typing import NamedTuple
 from msgspec import structs
 
 from mudroom.core.text.linediff import is_binary, split_lines
-from mudroom.core.tree.path import show_path
+from mudroom.core.tree.path import show, show_path
 from mudroom.core.tree.review_tags import TEXT_LIMIT
-from mudroom.errors import ForkMoved, MudroomError, UsageError
+from mudroom.errors import ForkMoved, UsageError
 from mudroom.ext.remarks.core.carry import carry
 from mudroom.ext.remarks.core.prompt import LARGEST, LocatedRemark, prompt_of
 from mudroom.ext.remarks.core.value import RemarkAnswer, ReviewRemark, SentRemark, SentState, Side, checked
@@ -38,7 +39,7 @@ class ListedRemarks(NamedTuple):
     point: str
     """The checkpoint made before it; empty if there is none (any more)."""
     cut_off: tuple[str, ...]
-    """Remarks of which it is not known whether the agent has read them: mudroom was killed, or the agent ended badly."""
+    """Remarks that the agent has read or not: mudroom was killed, or the agent ended badly."""
 
     @property
     def unsent(self) -> list[LocatedRemark]:
@@ -142,11 +143,9 @@ class Remarks:
     ) -> str:
         """Keep a remark, and return its name. ``path`` empty: about the whole; ``first`` 0: about the file. Raise
         UsageError if the fork has no such lines."""
-        names = {"path": path.decode("utf-8", "replace")} if path else {}
-        if path and names["path"].encode() != path:
-            names["path_base64"] = _base64(path)
-        new = ReviewRemark(text, first=first, last=last, side=side, suggestion=suggestion, time=_now(), **names)
-        remark = checked(new)
+        name = path.decode("utf-8", "replace")
+        encoded = _base64(path) if name.encode() != path else ""
+        remark = checked(ReviewRemark(text, name, encoded, first, last, side, suggestion, time=_now()))
         if path:
             self._require_file(path)
         with self._store.locked():
@@ -159,6 +158,8 @@ class Remarks:
     def answer(self, name: str, text: str, *, is_agent: bool = False) -> None:
         """Add to a thread. A reviewer's answer to lines that have changed is about the lines as they are now."""
         with self._changing(name) as (remark, save):
+            if is_agent and remark.sent is None:
+                raise self._unknown(name)
             answers = (*remark.answers, RemarkAnswer(text, "agent" if is_agent else "reviewer", _now()))
             changed = structs.replace(remark, answers=answers, settled=remark.settled and is_agent)
             located = self._located_now(name, remark)
@@ -208,7 +209,9 @@ class Remarks:
                 forks.flush(self.fork)
                 is_ours = files.read(path) == after
             except OSError as error:
-                raise UsageError(f"{shown}: {error.strerror}", f"mudroom comment {self.fork} lists the remarks") from None
+                raise UsageError(
+                    f"{shown}: {error.strerror}", f"mudroom comment {self.fork} lists the remarks"
+                ) from None
             if not is_ours:
                 raise UsageError(
                     f"{shown}: another writer has changed it in the fork meanwhile, and that version stays",
@@ -219,10 +222,10 @@ class Remarks:
     # --- sending ---
 
     @contextmanager
-    def handing(self, state: SentState, *, again: bool = False) -> Iterator[Handing]:
-        """Yield the remarks that were not sent yet, marked durably as sent in a new round in this state. After the block
-        they are ``unknown`` unless ``Handing.settle`` was called. ``again``: those, too, of which it is not known
-        whether the agent has read them. Raise UsageError if there is nothing to send."""
+    def handing(self, state: SentState, *, again: bool = False, most: int = LARGEST) -> Iterator[Handing]:
+        """Yield the remarks that were not sent yet, marked durably as sent in a new round in this state. After the
+        block they are ``unknown`` unless ``Handing.settle`` was called. ``again``: those, too, of which it is not known
+        whether the agent has read them. ``most``: bytes of the prompt. Raise UsageError if there is nothing to send."""
         with self._store.sending():
             listed = self._listed(self._store.read(), is_sending=False)
             if listed.cut_off and not again:
@@ -231,7 +234,7 @@ class Remarks:
                     "off",
                     f"mudroom send {self.fork} --again sends them, mudroom comment {self.fork} --settle NAME does not",
                 )
-            prompt = self.prompt(listed, again=again)
+            prompt = self.prompt(listed, again=again, most=most)
             point = self._checkpoint(listed.round)
             number = int(point.removeprefix(ROUND)) if point else listed.round + 1
             with self._store.locked() as stored:
@@ -253,7 +256,7 @@ class Remarks:
                 if not settled:
                     self._settle_round(chosen, number, "unknown")
 
-    def prompt(self, listed: ListedRemarks | None = None, *, again: bool = False) -> str:
+    def prompt(self, listed: ListedRemarks | None = None, *, again: bool = False, most: int = LARGEST) -> str:
         """Return the prompt of what is not sent yet. Raise UsageError if that is nothing, or too much."""
         listed = listed or self.listed()
         chosen = self._chosen(listed, again=again)
@@ -261,9 +264,9 @@ class Remarks:
             hint = f"mudroom comment {self.fork} PATH:LINE TEXT writes one"
             raise UsageError(f"{self.fork} has no remarks that were not sent", hint)
         prompt = prompt_of(chosen)
-        if len(prompt.encode()) > LARGEST:
+        if len(prompt.encode()) > most:
             raise UsageError(
-                f"the remarks are {len(prompt.encode()):,} bytes together, and {LARGEST:,} can be sent",
+                f"the remarks are {len(prompt.encode()):,} bytes together, and {most:,} can be sent",
                 f"mudroom comment {self.fork} --settle NAME leaves one out",
             )
         return prompt
@@ -291,20 +294,21 @@ class Remarks:
                 sent = one.remark.sent if outcome is None else structs.replace(remark.sent, state=outcome)
                 self._store.save(one.name, structs.replace(remark, sent=sent))
 
-    def fetched(self) -> str:
+    def fetched(self, *, again: bool = False) -> str:
         """Return the prompt of the remarks that wait for an agent's own look, and mark them as sent; empty if none
-        wait."""
+        wait. ``again``: those that were sent before, too."""
+        states: tuple[SentState, ...] = ("waiting", "sent") if again else ("waiting",)
+        if not any(_is_in(remark, states) for remark in self._store.read().remarks.values()):
+            return ""
         with self._store.locked() as stored:
             listed = self._listed(stored, is_sending=True)
-            waiting = [
-                one for one in listed.remarks if one.remark.sent is not None and one.remark.sent.state == "waiting"
-            ]
-            waiting = [one for one in waiting if not one.remark.settled]
-            for one in waiting:
+            chosen = [_as_sent(one) for one in listed.remarks if _is_in(one.remark, states)]
+            for one in chosen:
                 assert one.remark.sent is not None
                 sent = structs.replace(one.remark.sent, state="sent")
-                self._store.save(one.name, structs.replace(one.remark, sent=sent))
-        return prompt_of(waiting) if waiting else ""
+                if one.remark.sent.state == "waiting":
+                    self._store.save(one.name, structs.replace(stored.remarks[one.name], sent=sent))
+        return prompt_of(chosen) if chosen else ""
 
     # --- internals ---
 
@@ -316,8 +320,13 @@ class Remarks:
     def _require(self, stored: StoredRemarks, name: str) -> ReviewRemark:
         remark = stored.remarks.get(name)
         if remark is None:
-            raise UsageError(f"{self.fork} has no remark {name}", f"mudroom comment {self.fork} lists them")
+            raise self._unknown(name)
         return remark
+
+    def _unknown(self, name: str) -> UsageError:
+        return UsageError(
+            f"{self.fork} has no remark {show(os.fsencode(name))}", f"mudroom comment {self.fork} lists them"
+        )
 
     def _located_now(self, name: str, remark: ReviewRemark) -> LocatedRemark:
         texts = self._texts({(remark.place, remark.side)} if remark.first else set())
@@ -350,6 +359,18 @@ class Remarks:
         if remark.until > count:
             raise UsageError(f"{shown} has {count:,} lines, and none {remark.until:,}", f"mudroom diff {self.fork}")
         return structs.replace(remark, version=self._store.keep_text(text))
+
+
+def _is_in(remark: ReviewRemark, states: Sequence[SentState]) -> bool:
+    return not remark.settled and remark.sent is not None and remark.sent.state in states
+
+
+def _as_sent(one: LocatedRemark) -> LocatedRemark:
+    """Return a remark without the texts that the reviewer has not sent yet."""
+    assert one.remark.sent is not None
+    answers = one.remark.answers
+    told = [answer for at, answer in enumerate(answers) if at < one.remark.sent.told - 1 or answer.by == "agent"]
+    return one._replace(remark=structs.replace(one.remark, answers=tuple(told)))
 
 
 def _suggested(suggestion: str, instead: Sequence[bytes]) -> list[bytes]:

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from mudroom.core.tree.path import show
 from mudroom.errors import ForkGone, MudroomError, UsageError
 from mudroom.ext.remarks.core.value import ReviewRemark, format_remark, parse_remark
-from mudroom.stage import disk, safe_open
+from mudroom.stage import safe_open
 from mudroom.vault.lock import Lock
 from mudroom.vault.store.fork import Fork, is_plain
 from mudroom.vault.sync import sync_directory

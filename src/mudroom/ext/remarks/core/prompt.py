@@ -17,6 +17,8 @@ from mudroom.ext.remarks.core.value import ReviewRemark
 
 LARGEST = 100_000
 """Bytes in a prompt: an argument of execve(2) has at most 128 KiB (MAX_ARG_STRLEN)."""
+FETCHED = 30_000
+"""Bytes in a prompt that is fetched by a tool: Claude Code warns of a longer result."""
 _MOST_QUOTED = 40
 """Lines that are quoted from a file; of more the first and the last."""
 
