@@ -111,16 +111,20 @@ ROOMS: Mapping[str, Room] = {
         (*_ALL, "ext.transfer", "ext.inspection"),
     ),
     "ext.review": Room("what the page and the terminal show of a fork: rows with contents, history", _ALL),
-    "ext.tui": Room("the review in a terminal", (*_ALL, "ext.attempts", "ext.commits", "ext.review")),
+    "ext.tui": Room("the review in a terminal", (*_ALL, "ext.attempts", "ext.commits", "ext.remarks", "ext.review")),
     "ext.web": Room(
         "mudroom serve: the page and its API",
-        (*_ALL, "ext.attempts", "ext.agents", "ext.commits", "ext.review", "ext.windows"),
+        (*_ALL, "ext.attempts", "ext.agents", "ext.commits", "ext.remarks", "ext.review", "ext.windows"),
     ),
     "ext.completion": Room("completion for shells, and the manual page", _ALL),
     "ext.merging": Room("conflicts that are settled by rule", _ALL),
     "ext.outside": Room("files that a command wrote outside the project: kept for a day, copied out", _ALL),
     "ext.live": Room("a fork of a fork while commands run in it, and the policy's start commands", _ALL),
     "ext.fsspec": Room("a fork as an fsspec file system", _ALL),
+    "ext.remarks": Room(
+        "a reviewer's remarks about a fork: kept with it, carried along with their lines, sent to its agent",
+        (*_ALL, "ext.review"),
+    ),
     "ext.pytest": Room("a fork for each test of pytest", ("api", "typing")),
 }
 

@@ -146,6 +146,5 @@ def _list(remarks: Remarks, context: Context) -> None:
     if unsent := len(listed.unsent):
         terminal.say(f"{counted(unsent, 'remark')} not sent: mudroom send {fork}")
     if listed.cut_off:
-        terminal.say(
-            f"{', '.join(listed.cut_off)}: mudroom send {fork} --again, or mudroom comment {fork} --settle {listed.cut_off[0]}"
-        )
+        first, names = listed.cut_off[0], ", ".join(listed.cut_off)
+        terminal.say(f"{names}: mudroom send {fork} --again, or mudroom comment {fork} --settle {first}")

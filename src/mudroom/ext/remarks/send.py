@@ -13,15 +13,16 @@ from mudroom.cli.terminal.terminal import Terminal
 from mudroom.core.registry import part
 from mudroom.core.text.plural import counted
 from mudroom.core.tree.quote import show_words
-from mudroom.errors import UsageError
+from mudroom.errors import Refused, UsageError
 from mudroom.ext.remarks.core.prompt import FETCHED
-from mudroom.ext.remarks.session import Handing, Remarks
+from mudroom.ext.remarks.session import Handing, Remarks, prompt_id
 from mudroom.policy.config import user_config
 from mudroom.session import Session
 from mudroom.typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Mapping
 
 EXAMPLES = """\
 examples:
@@ -43,6 +44,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--wait", action="store_true", help="leave them until the agent looks: mudroom mcp")
     parser.add_argument("--file", metavar="PATH", help="write them to a new file of the fork")
     parser.add_argument("--again", action="store_true", help="those of a sending that was cut off, too")
+    parser.add_argument("--checked", metavar="ID", help="only if this is the prompt's id in --print --json")
     parser.add_argument("--agent", metavar="NAME", help="whose conversation goes on, if the fork has several")
 
 
@@ -57,20 +59,24 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         raise UsageError("no command was given", "mudroom send FORK -- AGENT WORDS")
     with open_session(context, needs_policy=False) as session:
         remarks = Remarks(session, only_fork(session, args.fork))
+        prompt = remarks.prompt(again=args.again)
+        if args.checked not in (None, prompt_id(prompt)):
+            raise Refused("the remarks are not those that were checked", "look again: mudroom send FORK --print")
         if args.print:
-            prompt = remarks.prompt(again=args.again)
-            told = {"schema": "mudroom.prompt/1", "fork": remarks.fork, "prompt": prompt}
+            told = {"schema": "mudroom.prompt/1", "fork": remarks.fork, "id": prompt_id(prompt), "prompt": prompt}
             context.terminal.out(json.dumps(told) if context.as_json else prompt.removesuffix("\n"))
             return 0
         if args.wait:
-            with remarks.handing("waiting", again=args.again, most=FETCHED) as handing:
+            with remarks.handing("waiting", again=args.again, most=FETCHED, expected=args.checked) as handing:
                 handing.settle("waiting")
             return _tell(remarks, handing, context, "they wait for the agent's look")
         _require_rest(session, remarks.fork)
         if args.file:
             return _to_file(args, session, remarks, context)
-        words = args.command or _words(args, session, remarks.fork, context)
-        with remarks.handing("sending", again=args.again) as handing:
+        words = args.command or agent_words(
+            session, remarks.fork, context.environ, args.agent or "", is_interactive=args.interactive
+        )
+        with remarks.handing("sending", again=args.again, expected=args.checked) as handing:
             return _to_agent(words, remarks, handing, context)
 
 
@@ -84,7 +90,7 @@ def _require_rest(session: Session, fork: str) -> None:
 
 def _to_file(args: argparse.Namespace, session: Session, remarks: Remarks, context: Context) -> int:
     files = session.forks.files(remarks.fork)
-    with remarks.handing("sending", again=args.again) as handing:
+    with remarks.handing("sending", again=args.again, expected=args.checked) as handing:
         try:
             with files.create(args.file, exclusive=True) as draft:
                 draft.write(handing.prompt.encode())
@@ -96,17 +102,19 @@ def _to_file(args: argparse.Namespace, session: Session, remarks: Remarks, conte
     return _tell(remarks, handing, context, f"they are in {args.file} of the fork, which is one of its changes now")
 
 
-def _words(args: argparse.Namespace, session: Session, fork: str, context: Context) -> list[str]:
-    """Return the words before the prompt, by the profile of the fork's agent."""
-    catalog = part("agents", "catalog", "mudroom send").Catalog(user_config(context.environ))
+def agent_words(
+    session: Session, fork: str, environ: Mapping[bytes, bytes], agent: str = "", *, is_interactive: bool = False
+) -> list[str]:
+    """Return the words before the prompt, by the profile of the fork's agent. Raise UsageError if there is none."""
+    catalog = part("agents", "catalog", "mudroom send").Catalog(user_config(environ))
     own, homes = session.vault.fork(fork), session.vault.fork(fork).path + b"/home"
     stores = [os.fsdecode(name) for name in sorted(os.listdir(homes))] if own.has_home else []
-    names = [args.agent] if args.agent else [own.agent] if own.agent in stores else stores
-    profiles = [catalog.profile(name) for name in names if args.agent or name in catalog.names()]
-    able = [one for one in profiles if (one.resumed if args.interactive else one.sent)]
+    names = [agent] if agent else [own.agent] if own.agent in stores else stores
+    profiles = [catalog.profile(name) for name in names if agent or name in catalog.names()]
+    able = [one for one in profiles if (one.resumed if is_interactive else one.sent)]
     if len(able) == 1:
         profile = able[0]
-        return [profile.programs[0], *(profile.resumed if args.interactive else profile.sent)]
+        return [profile.programs[0], *(profile.resumed if is_interactive else profile.sent)]
     if able:
         known = ", ".join(one.name for one in able)
         raise UsageError(f"{fork} has conversations with {known}", f"mudroom send {fork} --agent {able[0].name}")
@@ -155,7 +163,7 @@ def _to_agent(words: list[str], remarks: Remarks, handing: Handing, context: Con
         return code
     if code:
         terminal.note(
-            f"{words[0]} ended with {code}, and has read the remarks or not: mudroom send {fork} --again sends them again"
+            f"{words[0]} ended with {code}; it has read the remarks or not: mudroom send {fork} --again repeats them"
         )
     elif handing.point:
         terminal.say(f"what is new: mudroom diff {fork}@{handing.point} {fork}; the remarks: mudroom comment {fork}")

@@ -21,7 +21,7 @@ from mudroom.errors import ForkMoved, UsageError
 from mudroom.ext.remarks.core.carry import carry
 from mudroom.ext.remarks.core.prompt import LARGEST, LocatedRemark, prompt_of
 from mudroom.ext.remarks.core.value import RemarkAnswer, ReviewRemark, SentRemark, SentState, Side, checked
-from mudroom.ext.remarks.store import RemarkStore, StoredRemarks
+from mudroom.ext.remarks.store import RemarkStore, StoredRemarks, digest_of
 from mudroom.ext.review.rows import open_sides
 from mudroom.session import Session
 from mudroom.stage.source import read_all
@@ -222,10 +222,13 @@ class Remarks:
     # --- sending ---
 
     @contextmanager
-    def handing(self, state: SentState, *, again: bool = False, most: int = LARGEST) -> Iterator[Handing]:
+    def handing(
+        self, state: SentState, *, again: bool = False, most: int = LARGEST, expected: str | None = None
+    ) -> Iterator[Handing]:
         """Yield the remarks that were not sent yet, marked durably as sent in a new round in this state. After the
         block they are ``unknown`` unless ``Handing.settle`` was called. ``again``: those, too, of which it is not known
-        whether the agent has read them. ``most``: bytes of the prompt. Raise UsageError if there is nothing to send."""
+        whether the agent has read them. ``most``: bytes of the prompt. ``expected``: its id. Raise UsageError if there
+        is nothing to send."""
         with self._store.sending():
             listed = self._listed(self._store.read(), is_sending=False)
             if listed.cut_off and not again:
@@ -239,7 +242,7 @@ class Remarks:
             number = int(point.removeprefix(ROUND)) if point else listed.round + 1
             with self._store.locked() as stored:
                 chosen = self._chosen(self._listed(stored, is_sending=False), again=again)
-                if prompt_of(chosen) != prompt:
+                if prompt_of(chosen) != prompt or expected not in (None, prompt_id(prompt)):
                     raise UsageError("the remarks or their files have changed just now", f"mudroom send {self.fork}")
                 for one in chosen:
                     sent = SentRemark(number, one.remark.texts, state)
@@ -255,6 +258,13 @@ class Remarks:
             finally:
                 if not settled:
                     self._settle_round(chosen, number, "unknown")
+
+    def new_since(self, listed: ListedRemarks) -> frozenset[bytes] | None:
+        """Return the paths that have changed since the last round; None if its checkpoint is not there."""
+        if not listed.point:
+            return None
+        with self._session.forks.compare(f"{self.fork}@{listed.point}", self.fork) as compared:
+            return frozenset(change.path for change in compared.changeset.changes)
 
     def prompt(self, listed: ListedRemarks | None = None, *, again: bool = False, most: int = LARGEST) -> str:
         """Return the prompt of what is not sent yet. Raise UsageError if that is nothing, or too much."""
@@ -359,6 +369,11 @@ class Remarks:
         if remark.until > count:
             raise UsageError(f"{shown} has {count:,} lines, and none {remark.until:,}", f"mudroom diff {self.fork}")
         return structs.replace(remark, version=self._store.keep_text(text))
+
+
+def prompt_id(prompt: str) -> str:
+    """Return the text by which a prompt that was looked at is named."""
+    return digest_of(prompt.encode())[:16]
 
 
 def _is_in(remark: ReviewRemark, states: Sequence[SentState]) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
-from mudroom.core.text.escaping import escape_line
+from mudroom.core.text.escaping import WIDEST, escape_line
 from mudroom.core.text.plural import counted
 from mudroom.core.tree.path import show_path
 from mudroom.ext.remarks.core.value import ReviewRemark
@@ -88,7 +88,11 @@ def _where(one: LocatedRemark) -> str:
     lines = f"line {first}" if first == last else f"lines {first} to {last}"
     if remark.side == "old":
         return f"about {lines} of the original {path}, which you have removed"
-    states = {"answered": ", which have changed since", "outdated": ", which are gone since", "unknown": ""}
+    is_one = first == last
+    states = {
+        "answered": f", which {'has' if is_one else 'have'} changed since",
+        "outdated": f", which {'is' if is_one else 'are'} gone since",
+    }
     return f"about {lines} of {path}{states.get(one.where, '')}"
 
 
@@ -103,9 +107,9 @@ def _quoted(one: LocatedRemark) -> Iterator[str]:
 
 def _marked(mark: str, text: str) -> Iterator[str]:
     for line in text.split("\n"):
-        yield f"{mark} {_text(line.encode())}"
+        yield f"{mark} {_text(line.encode(), LARGEST)}"
 
 
-def _text(line: bytes) -> str:
-    text, _odd, cut, _until = escape_line(line.rstrip(b"\r\n"))
+def _text(line: bytes, widest: int = WIDEST) -> str:
+    text, _odd, cut, _until = escape_line(line.rstrip(b"\r\n"), widest=widest)
     return f"{text}{f' (and {cut:,} bytes)' if cut else ''}"

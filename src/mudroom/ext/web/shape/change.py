@@ -297,7 +297,7 @@ class JobShape(Struct):
     id: str
     project: str
     fork: str
-    what: Literal["apply", "undo", "redo", "measure", "verify-journal"]
+    what: Literal["apply", "undo", "redo", "measure", "verify-journal", "send"]
     state: Literal["running", "done", "failed"]
     phase: str = ""
     done: int = 0
