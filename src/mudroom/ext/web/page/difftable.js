@@ -43,7 +43,7 @@ const row = (line, manner) => html`<tr class=${NAMES[line[KIND]]}>
 function half(line, manner, old) {
   if (line === null) return html`<td class="number void"></td><td class="sign void"></td><td class="code void"></td>`;
   const name = NAMES[line[KIND]];
-  return html`<td class=${"number " + name}>${old ? line[OLD] : numbered(line, manner)}</td><td class=${"sign " + name}>${sign(line)}</td>
+  return html`<td class=${"number " + name}>${old ? line[OLD] : manner.remarks?.numbered(line) ?? line[NEW]}</td><td class=${"sign " + name}>${sign(line)}</td>
     <td class=${"code " + name}>${content(line, manner, old)}</td>`;
 }
 
