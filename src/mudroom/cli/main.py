@@ -66,9 +66,7 @@ VERBS = {
     "diff": Verb("change", "the changes of a fork, as a unified diff"),
     "review": Verb("", "review the changes of a fork in the terminal: choose, decide, apply"),
     "comment": Verb("", "remarks about a fork's changes, at lines, files and the whole; suggestions"),
-    "send": Verb(
-        "", "hand a fork's remarks to its agent, in the same fork and conversation", splits_command=True
-    ),
+    "send": Verb("", "hand a fork's remarks to its agent, in the same fork and conversation", splits_command=True),
     "apply": Verb("change", "bring a fork's changes into the project"),
     "resolve": Verb("change", "decide conflicts between a fork and the project, for the next apply"),
     "discard": Verb("fork", "throw a fork away"),

@@ -49,11 +49,15 @@ def test_a_remark_a_suggestion_a_round_and_the_second_look(place: Place, site: S
 
     page.locator("details.remarks > summary").click()
     page.get_by_role("button", name="Remark about the whole").click()
-    page.get_by_role("textbox", name="Remark about the file").fill("add a test")
+    page.get_by_role("textbox", name="Remark about the whole").fill("add a test")
     page.get_by_role("button", name="Add the remark").click()
     page.get_by_text("2 open remarks, 2 not sent").wait_for()
+    page.get_by_role("button", name="Remark about code.py").click()
+    page.get_by_role("textbox", name="Remark about code.py").fill("split it")
+    page.get_by_role("button", name="Add the remark").click()
+    page.get_by_text("3 open remarks, 3 not sent").wait_for()
 
-    page.get_by_role("button", name="Send 2 remarks").click()
+    page.get_by_role("button", name="Send 3 remarks").click()
     prompt = page.get_by_label("What is sent")
     prompt.wait_for()
     assert "| 3: x_3 = None\n> why None?\n> say it\n+ x_3 = 0\n" in prompt.inner_text()

@@ -19,6 +19,7 @@ from mudroom.core.tree.path import show, show_path
 from mudroom.core.tree.review_tags import TEXT_LIMIT
 from mudroom.errors import ForkMoved, UsageError
 from mudroom.ext.remarks.core.carry import carry
+from mudroom.ext.remarks.core.listing import first_line, remark_lines
 from mudroom.ext.remarks.core.prompt import LARGEST, LocatedRemark, prompt_of
 from mudroom.ext.remarks.core.value import RemarkAnswer, ReviewRemark, SentRemark, SentState, Side, checked
 from mudroom.ext.remarks.store import RemarkStore, StoredRemarks, digest_of
@@ -369,6 +370,13 @@ class Remarks:
         if remark.until > count:
             raise UsageError(f"{shown} has {count:,} lines, and none {remark.until:,}", f"mudroom diff {self.fork}")
         return structs.replace(remark, version=self._store.keep_text(text))
+
+
+def notes_of(session: Session, fork: str, path: bytes) -> list[str]:
+    """Return a line for each open remark about a file."""
+    listed = Remarks(session, fork).listed()
+    mine = (one for one in listed.remarks if one.remark.place == path and not one.remark.settled)
+    return [next(remark_lines(one, listed.cut_off)) + ": " + first_line(one) for one in mine]
 
 
 def prompt_id(prompt: str) -> str:

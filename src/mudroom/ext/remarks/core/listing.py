@@ -83,6 +83,12 @@ def remark_lines(one: LocatedRemark, cut_off: Sequence[str]) -> Iterator[str]:
         yield from _marked("+", one.remark.suggestion.removesuffix("\n"))
 
 
+def first_line(one: LocatedRemark) -> str:
+    """Return the first line of a thread's last text."""
+    texts = [one.remark.text, *(answer.text for answer in one.remark.answers)]
+    return escaped(texts[-1].split("\n")[0].expandtabs(4))
+
+
 def _marked(mark: str, words: str) -> Iterator[str]:
     for line in words.split("\n"):
         yield f"    {mark} {escaped(line.expandtabs(4))}".rstrip()

@@ -4,10 +4,8 @@ that outlives the server."""
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Sequence
-from typing import Any
 
 from mudroom import __version__
 from mudroom.cli.fork.status import certified
@@ -16,6 +14,7 @@ from mudroom.cli.project_session import open_session
 from mudroom.cli.terminal.context import Context
 from mudroom.core.registry import part
 from mudroom.errors import MudroomError
+from mudroom.ext.remarks.process import run_mudroom, send
 from mudroom.ext.remarks.send import agent_words
 from mudroom.ext.review.recording_terminal import RecordingTerminal
 from mudroom.ext.web.cli.new_project import Outlook, predict_run
@@ -49,7 +48,7 @@ def environment_of(context: Context, roots: Sequence[bytes]) -> ServerEnvironmen
         __version__,
         lambda project: _outlook(context, project),
         lambda: part("commits", "cli", "a commit of an apply").user_git_files(context.environ),
-        lambda project, fork, prompt, waits: _send(context, project, fork, prompt, waits=waits),
+        lambda project, fork, prompt, waits: send(context.environ, project, fork, prompt, waits=waits),
         lambda session, fork: agent_words(session, fork, context.environ),
         lambda: certified(context),
     )
@@ -59,26 +58,6 @@ def _outlook(context: Context, project: bytes) -> Outlook:
     loaded = load_policy(project, context.environ)
     folder = predict_run(project, loaded.settings, home=places(context.environ).home, environ=context.environ)
     return folder._replace(notes=(*folder.notes, left_out(loaded))) if loaded.left_out else folder
-
-
-def _send(context: Context, project: bytes, fork: str, prompt: str, *, waits: bool) -> dict[str, Any]:
-    """Send remarks by ``mudroom send``, whose agent outlives the server."""
-    words: list[bytes | str] = ["send", fork, "--json", "--checked", prompt, *(["--wait"] if waits else []), "--project", project]
-    run = _mudroom(context, words)
-    if not run.stdout:
-        errors = run.stderr.decode("utf-8", "replace").strip().splitlines()
-        raise MudroomError(errors[-1].removeprefix("mudroom: ") if errors else "the remarks could not be sent")
-    report: dict[str, Any] = json.loads(run.stdout)
-    return report
-
-
-def _mudroom(context: Context, words: Sequence[bytes | str]) -> subprocess.CompletedProcess[bytes]:
-    # without -P, Python would look for modules in the current directory first, and PYTHONPATH may hold relative
-    # entries: neither may lead into the project (``cwd`` below)
-    command = [sys.executable, "-P", "-m", "mudroom", *words]
-    return subprocess.run(
-        command, stdin=subprocess.DEVNULL, capture_output=True, check=False, env=dict(context.environ), cwd=b"/"
-    )
 
 
 def _start(context: Context, project: bytes, fork: str, command: Sequence[bytes], timeout: float | None) -> str:
@@ -95,7 +74,7 @@ def _start(context: Context, project: bytes, fork: str, command: Sequence[bytes]
         "--",
         *command,
     ]
-    run = _mudroom(context, arguments)
+    run = run_mudroom(context.environ, arguments)
     output = run.stdout.decode("utf-8", "replace")
     if run.returncode:
         errors = run.stderr.decode("utf-8", "replace").strip().splitlines()

@@ -1,6 +1,6 @@
 // The reviewer's remarks about a fork: written at lines, files and the whole, sent to its agent in rounds.
 import { atFork, finished, get, post } from "./api.js";
-import { drawn } from "./code.js";
+import { drawn, spelled } from "./code.js";
 import { Dialog } from "./dialog.js";
 import { html, useEffect, useMemo, useRef, useState } from "./html.js";
 import { useLoaded } from "./load.js";
@@ -73,7 +73,7 @@ export function Writer({ draft, remarks }) {
   const [suggestion, setSuggestion] = useState(/** @type {string | null} */ (null));
   const [busy, setBusy] = useState(false);
   const whole = draft.first === 0;
-  const lines = whole ? "the file" : draft.first === draft.last ? `line ${draft.first}` : `lines ${draft.first} to ${draft.last}`;
+  const lines = whole ? remarks.path || "the whole" : draft.first === draft.last ? `line ${draft.first}` : `lines ${draft.first} to ${draft.last}`;
   const submit = async () => {
     if (!text.trim() || busy) return;
     setBusy(true);
@@ -134,15 +134,15 @@ export function Thread({ one, act, placed = false }) {
 /** A text with its line breaks, and with its invisible characters as chips. @param {string} text */
 const said = (text) => text.split("\n").map((line, at) => [at > 0 && html`<br />`, drawn(line)]);
 
-/** @param {{project: string, fork: string, remarks: ReturnType<typeof useRemarks>, rows: any[], working: boolean}} props */
-export function Remarks({ project, fork, remarks, rows, working }) {
+/** @param {{project: string, fork: string, remarks: ReturnType<typeof useRemarks>, rows: any[], shown: any, working: boolean}} props `shown`: the row of the file that is shown */
+export function Remarks({ project, fork, remarks, rows, shown, working }) {
   const { data, add, act, since, only } = remarks;
-  const [writes, setWrites] = useState(false);
+  const [writes, setWrites] = useState(/** @type {{id: string, path: string} | null} */ (null)); // the file that a new remark is about
   const [asked, setAsked] = useState(/** @type {any} */ (null));
   const [sending, setSending] = useState(false);
   if (!data) return null;
   const open = data.remarks.filter((/** @type {Remark} */ one) => !one.settled).length;
-  const whole = { file: "", path: "", project, fork, draft: null, begin: () => {}, end: () => setWrites(false), add, act, at: () => [] };
+  const about = writes && { file: writes.id, path: writes.path, project, fork, draft: null, begin: () => {}, end: () => setWrites(null), add, act, at: () => [] };
   const ask = () => get(atFork(project, fork) + "/prompt").then(setAsked, complain);
   const gone = since ? data.new.filter((/** @type {string} */ id) => !rows.some((row) => row.id === id)).length : 0;
   const send = (/** @type {boolean} */ waits) => {
@@ -157,13 +157,14 @@ export function Remarks({ project, fork, remarks, rows, working }) {
   };
   return html`<details class="remarks"><summary>${data.remarks.length ? html`${counted(open, "open remark")}${data.unsent > 0 && `, ${data.unsent} not sent`}` : "Remarks"}${data.round > 0 && ` · round ${data.round}`}</summary>
     <div class="remarks-body">
-      <div class="row"><button type="button" onClick=${() => setWrites(true)} disabled=${writes}>Remark about the whole</button>
+      <div class="row"><button type="button" onClick=${() => setWrites({ id: "", path: "" })}>Remark about the whole</button>
+        ${shown && html`<button type="button" onClick=${() => setWrites({ id: shown.id, path: shown.path })}>Remark about <span class="name clip">${spelled(shown.path)}</span></button>`}
         <button type="button" class="primary" disabled=${!data.unsent || sending || working} onClick=${ask}>${sending ? "The agent works on them …" : `Send ${counted(data.unsent, "remark")} …`}</button>
         ${data.checkpoint && html`<label class="check"><input type="checkbox" checked=${Boolean(since)} onChange=${(/** @type {any} */ event) => only(event.currentTarget.checked)} /><span>Only what is new since round ${data.round}</span></label>`}</div>
       ${gone > 0 && html`<p class="dim" role="status">${counted(gone, "file is", "files are")} as before the fork again</p>`}
       ${data.cut_off.length > 0 && html`<p class="banner warn">The agent has read ${data.cut_off.join(", ")} or not: <code>mudroom send ${fork} --again</code> repeats them; settled ones are not sent.</p>`}
       ${data.damaged.map((/** @type {string} */ line) => html`<p class="banner warn name" key=${line}>${line}</p>`)}
-      ${writes && html`<${Writer} draft=${{ side: "new", first: 0, last: 0 }} remarks=${whole} />`}
+      ${about && html`<${Writer} key=${about.file} draft=${{ side: "new", first: 0, last: 0 }} remarks=${about} />`}
       ${data.remarks.map((/** @type {Remark} */ one) => html`<${Thread} key=${one.name} one=${one} act=${act} placed />`)}
     </div>
     ${asked && html`<${Sending} asked=${asked} close=${() => setAsked(null)} send=${send} />`}

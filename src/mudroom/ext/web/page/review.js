@@ -254,7 +254,7 @@ function Files({ project, fork, file, row, changes, moved, again, working, setWo
   const choose = useCallback((/** @type {Set<number> | null} */ blocks) => setPicked((now) => (shown ? wantBlocks(now, shown, blocks) : now)), [shown]);
   return html`<main class=${"review" + (file || changes.total === 0 ? " with-file" : "")} tabindex="-1">
     <h1 class="hidden">Review of ${fork}</h1>
-    <div class="notices"><${Notices} project=${project} fork=${fork} changes=${changes} moved=${moved} standing=${standing} again=${() => again()} others=${others} lost=${lost} /><${Pushes} project=${project} fork=${fork} pushes=${changes.pushes} left=${left} flip=${flip} dropped=${() => again()} working=${working} /><${Commits} project=${project} fork=${fork} changes=${changes} /><${Remarks} project=${project} fork=${fork} remarks=${remarks} rows=${rows} working=${working} /></div>
+    <div class="notices"><${Notices} project=${project} fork=${fork} changes=${changes} moved=${moved} standing=${standing} again=${() => again()} others=${others} lost=${lost} /><${Pushes} project=${project} fork=${fork} pushes=${changes.pushes} left=${left} flip=${flip} dropped=${() => again()} working=${working} /><${Commits} project=${project} fork=${fork} changes=${changes} /><${Remarks} project=${project} fork=${fork} remarks=${remarks} rows=${rows} shown=${shown} working=${working} /></div>
     <section class="side" aria-label="Changed files">
       <div class="side-head">
         <div class="row"><${Progress} row=${row} changes=${changes} looked=${looked.size} /></div>
