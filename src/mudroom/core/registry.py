@@ -100,7 +100,7 @@ ROWS: Mapping[str, Mapping[str, str]] = {
     "verb": {
         "acp": "agents.cli.acp",
         "agent": "agents.cli.agent",
-        "comment": "remarks.comment",
+        "comment": "remarks.cli.comment",
         "completion": "completion.cli",
         "fleet": "fleet.cli.fleet",
         "hook": "agents.cli.hook",
@@ -109,7 +109,7 @@ ROWS: Mapping[str, Mapping[str, str]] = {
         "keep": "outside.cli",
         "mcp": "agents.cli.mcp",
         "review": "tui.cli.review",
-        "send": "remarks.send",
+        "send": "remarks.cli.send",
         "serve": "web.cli.serve",
         "try": "attempts.cli.try",
         "worker": "fleet.cli.worker",

@@ -215,7 +215,10 @@ def test_a_secrets_lines_are_not_read(cli: Cli) -> None:
         ".env has no lines to show: it is a secret, large, or no text (mudroom comment a .env TEXT is about" in refused
     )
     said(cli, "comment", "a", ".env", "rotate it")
-    (folder(cli) / "s.json").write_text('{"path": ".env", "first": 1, "text": "by a script"}')
+    (folder(cli) / "s.json").write_text('{"path": ".env", "first": 1, "text": "by a script", "suggestion": "KEY="}')
+    assert ".env is a secret, which is not read (edit it in the project)" in said(
+        cli, "comment", "a", "--take", "s", code=125
+    )
     assert "secret-value" not in said(cli, "comment", "a", "--json") + said(cli, "send", "a", "--print")
 
 
@@ -260,6 +263,7 @@ def test_acting_characters_are_escaped(cli: Cli) -> None:
         (("--answer", "r1"), "the answer has no text (mudroom comment a --answer r1 TEXT)"),
         (("--take", "r1", "--settle", "r1"), "--settle and --take are two actions"),
         (("src/app.py:1", "-", "--suggest", "-"), "standard input is the text or the suggestion"),
+        (("\udcff",), "the text is not UTF-8 (mudroom comment FORK PATH:LINE TEXT)"),
         (("x" * 10_001,), "a text has more than 10,000 characters"),
     ],
 )  # fmt: skip

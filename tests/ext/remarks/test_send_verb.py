@@ -13,6 +13,8 @@ import pytest
 
 import forked
 from conftest import Place
+from mudroom.errors import UsageError
+from mudroom.ext.remarks.session import Remarks
 from test_comment_verb import APP, content, folder, remarks, said, work
 from test_vault_verb import Cli
 
@@ -169,3 +171,35 @@ def test_a_discarded_fork_takes_its_remarks_with_it(cli: Cli) -> None:
     said(cli, "discard", "a", "--yes")
     assert not os.path.exists(there)
     assert "there is no fork" in said(cli, "comment", "a", code=125)
+
+
+def test_several_conversations_need_a_name(cli: Cli) -> None:
+    for agent in ("claude", "codex"):
+        (folder(cli).parent / "home" / agent).mkdir(parents=True)
+    assert "a has conversations with claude, codex (mudroom send a --agent claude)" in said(cli, "send", "a", code=125)
+    assert sent(cli) == {"r1": (True, None)}
+
+
+def test_only_the_checked_prompt_is_sent(cli: Cli) -> None:
+    checked = json.loads(said(cli, "send", "a", "--print", "--json"))["id"]
+    said(cli, "comment", "a", "a later one")
+    refused = said(cli, "send", "a", "--checked", checked, *AGENT, code=126)
+    assert "the remarks are not those that were checked (look again: mudroom send FORK --print)" in refused
+    said(cli, "comment", "a", "--settle", "r2")
+    said(cli, "send", "a", "--checked", checked, *AGENT)
+
+
+def test_what_is_written_between_the_look_and_the_sending_stops_it(
+    cli: Cli, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = Remarks(place.session(), "a")
+
+    def meanwhile(_remarks: Remarks, _last: int) -> str:
+        own.add(b"", 0, 0, "a late one")
+        return ""
+
+    monkeypatch.setattr(Remarks, "_checkpoint", meanwhile)
+    told = "the remarks or their files have changed just now"
+    with pytest.raises(UsageError, match=told), own.handing("sending"):
+        raise AssertionError("nothing is handed over")
+    assert list(sent(cli).values()) == [(True, None), (True, None)]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import time
+from binascii import b2a_base64
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
@@ -19,7 +20,7 @@ from mudroom.core.tree.path import show, show_path
 from mudroom.core.tree.review_tags import TEXT_LIMIT
 from mudroom.errors import ForkMoved, UsageError
 from mudroom.ext.remarks.core.carry import carry
-from mudroom.ext.remarks.core.listing import first_line, remark_lines
+from mudroom.ext.remarks.core.listing import ListedRemarks, first_line, remark_lines
 from mudroom.ext.remarks.core.prompt import LARGEST, LocatedRemark, prompt_of
 from mudroom.ext.remarks.core.value import RemarkAnswer, ReviewRemark, SentRemark, SentState, Side, checked
 from mudroom.ext.remarks.store import RemarkStore, StoredRemarks, digest_of
@@ -29,22 +30,6 @@ from mudroom.stage.source import read_all
 from mudroom.vault.forks.open_fork import OpenFork
 
 ROUND = "round-"
-
-
-class ListedRemarks(NamedTuple):
-    remarks: tuple[LocatedRemark, ...]
-    """Oldest first."""
-    damaged: tuple[str, ...]
-    round: int
-    """The last round; 0: nothing was sent."""
-    point: str
-    """The checkpoint made before it; empty if there is none (any more)."""
-    cut_off: tuple[str, ...]
-    """Remarks that the agent has read or not: mudroom was killed, or the agent ended badly."""
-
-    @property
-    def unsent(self) -> list[LocatedRemark]:
-        return [one for one in self.remarks if one.remark.is_unsent and one.name not in self.cut_off]
 
 
 class Handing(NamedTuple):
@@ -412,9 +397,7 @@ def _text_only(content: bytes | None) -> bytes | None:
 
 
 def _base64(path: bytes) -> str:
-    import base64
-
-    return base64.b64encode(path).decode()
+    return b2a_base64(path, newline=False).decode()
 
 
 def _now() -> int:

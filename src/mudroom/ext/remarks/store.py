@@ -15,12 +15,12 @@ import os
 from _blake2 import blake2b
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from typing import NamedTuple
 
 from mudroom.core.tree.path import show
 from mudroom.errors import ForkGone, MudroomError, UsageError
 from mudroom.ext.remarks.core.value import ReviewRemark, format_remark, parse_remark
 from mudroom.stage import safe_open
+from mudroom.typing import NamedTuple
 from mudroom.vault.lock import Lock
 from mudroom.vault.store.fork import Fork, is_plain
 from mudroom.vault.sync import sync_directory

@@ -16,8 +16,8 @@ from textual.widgets import Static, TextArea
 from mudroom.core.tree.path import show_path
 from mudroom.core.tree.quote import show_words
 from mudroom.errors import MudroomError, UsageError
-from mudroom.ext.remarks.core.listing import first_line, remark_lines, state_words
-from mudroom.ext.remarks.session import ListedRemarks, Remarks, prompt_id
+from mudroom.ext.remarks.core.listing import ListedRemarks, first_line, remark_lines, state_words
+from mudroom.ext.remarks.session import Remarks, prompt_id
 from mudroom.ext.tui.dialog import Dialog, TextDialog, plain
 from mudroom.ext.tui.fork_action import LINES, line_row
 from mudroom.ext.tui.fork_reader import ReviewParts

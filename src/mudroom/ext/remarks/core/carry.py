@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
 
 from mudroom.core.text.linediff import diff_lines
+from mudroom.typing import Literal, NamedTuple
 
 
 class CarriedLines(NamedTuple):

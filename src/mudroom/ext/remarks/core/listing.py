@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
 
 from mudroom.core.result import path_fields, text
 from mudroom.core.text.invisible_characters import escaped
 from mudroom.ext.remarks.core.prompt import LocatedRemark
+from mudroom.typing import Any, NamedTuple
 
-if TYPE_CHECKING:
-    from mudroom.ext.remarks.session import ListedRemarks
+
+class ListedRemarks(NamedTuple):
+    remarks: tuple[LocatedRemark, ...]
+    """Oldest first."""
+    damaged: tuple[str, ...]
+    round: int
+    """The last round; 0: nothing was sent."""
+    point: str
+    """The checkpoint made before it; empty if there is none (any more)."""
+    cut_off: tuple[str, ...]
+    """Remarks that the agent has read or not: mudroom was killed, or the agent ended badly."""
+
+    @property
+    def unsent(self) -> list[LocatedRemark]:
+        return [one for one in self.remarks if one.remark.is_unsent and one.name not in self.cut_off]
+
 
 PLACES = {
     "answered": "the lines have changed",

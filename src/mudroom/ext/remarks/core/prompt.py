@@ -8,12 +8,12 @@ that no quoted text can be taken for another one, or for the prompt's own words.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Literal, NamedTuple
 
 from mudroom.core.text.escaping import WIDEST, escape_line
 from mudroom.core.text.plural import counted
 from mudroom.core.tree.path import show_path
 from mudroom.ext.remarks.core.value import ReviewRemark
+from mudroom.typing import Literal, NamedTuple
 
 LARGEST = 100_000
 """Bytes in a prompt: an argument of execve(2) has at most 128 KiB (MAX_ARG_STRLEN)."""

@@ -6,7 +6,6 @@ agent as text; nothing in it is run or resolved.
 
 from __future__ import annotations
 
-import base64
 import binascii
 from typing import Literal
 
@@ -69,7 +68,7 @@ class ReviewRemark(Struct, frozen=True, omit_defaults=True, forbid_unknown_field
     @property
     def place(self) -> bytes:
         """The path's bytes; empty: the whole fork."""
-        return base64.b64decode(self.path_base64) if self.path_base64 else self.path.encode()
+        return binascii.a2b_base64(self.path_base64) if self.path_base64 else self.path.encode()
 
     @property
     def until(self) -> int:

@@ -97,8 +97,8 @@ def _review(
 ) -> int:
     from mudroom.cli.change.resolution import decide_in_editor
     from mudroom.cli.vault.event_row import line
-    from mudroom.ext.remarks.process import send
-    from mudroom.ext.remarks.send import agent_words
+    from mudroom.ext.remarks.cli.process import send
+    from mudroom.ext.remarks.cli.send import agent_words
     from mudroom.ext.tui.app import review
     from mudroom.ext.tui.base_app import ReviewHooks
 

@@ -8,9 +8,9 @@ from msgspec import Struct
 
 from mudroom.core.tree.quote import show_words
 from mudroom.errors import MudroomError, UsageError
-from mudroom.ext.remarks.core.listing import state_words
+from mudroom.ext.remarks.core.listing import ListedRemarks, state_words
 from mudroom.ext.remarks.core.prompt import LocatedRemark
-from mudroom.ext.remarks.session import ListedRemarks, Remarks, prompt_id
+from mudroom.ext.remarks.session import Remarks, prompt_id
 from mudroom.ext.web import shape
 from mudroom.ext.web.api.endpoint import ApiCall, Endpoint, id_of, path_of
 from mudroom.ext.web.state.refusal import Refusal

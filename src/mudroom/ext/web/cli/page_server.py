@@ -14,8 +14,8 @@ from mudroom.cli.project_session import open_session
 from mudroom.cli.terminal.context import Context
 from mudroom.core.registry import part
 from mudroom.errors import MudroomError
-from mudroom.ext.remarks.process import run_mudroom, send
-from mudroom.ext.remarks.send import agent_words
+from mudroom.ext.remarks.cli.process import run_mudroom, send
+from mudroom.ext.remarks.cli.send import agent_words
 from mudroom.ext.review.recording_terminal import RecordingTerminal
 from mudroom.ext.web.cli.new_project import Outlook, predict_run
 from mudroom.ext.web.state.server_state import ServerEnvironment

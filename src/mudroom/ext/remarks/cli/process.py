@@ -6,9 +6,9 @@ import json
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from mudroom.errors import MudroomError
+from mudroom.typing import Any
 
 
 def send(environ: Mapping[bytes, bytes], project: bytes, fork: str, prompt: str, *, waits: bool) -> dict[str, Any]:
