@@ -184,7 +184,7 @@ def test_only_the_checked_prompt_is_sent(cli: Cli) -> None:
     checked = json.loads(said(cli, "send", "a", "--print", "--json"))["id"]
     said(cli, "comment", "a", "a later one")
     refused = said(cli, "send", "a", "--checked", checked, *AGENT, code=126)
-    assert "the remarks are not those that were checked (look again: mudroom send FORK --print)" in refused
+    assert "the remarks are not those that were checked (mudroom send a --print shows them)" in refused
     said(cli, "comment", "a", "--settle", "r2")
     said(cli, "send", "a", "--checked", checked, *AGENT)
 

@@ -18,7 +18,7 @@ from msgspec import structs
 from mudroom.core.text.linediff import is_binary, split_lines
 from mudroom.core.tree.path import show, show_path
 from mudroom.core.tree.review_tags import TEXT_LIMIT
-from mudroom.errors import ForkMoved, UsageError
+from mudroom.errors import ForkMoved, Refused, UsageError
 from mudroom.ext.remarks.core.carry import carry
 from mudroom.ext.remarks.core.listing import ListedRemarks, first_line, remark_lines
 from mudroom.ext.remarks.core.prompt import LARGEST, LocatedRemark, prompt_of
@@ -217,18 +217,16 @@ class Remarks:
         is nothing to send."""
         with self._store.sending():
             listed = self._listed(self._store.read(), is_sending=False)
-            if listed.cut_off and not again:
-                raise UsageError(
-                    f"it is not known whether the agent has read {', '.join(listed.cut_off)}: the last sending was cut "
-                    "off",
-                    f"mudroom send {self.fork} --again sends them, mudroom comment {self.fork} --settle NAME does not",
-                )
             prompt = self.prompt(listed, again=again, most=most)
+            if expected not in (None, prompt_id(prompt)):
+                raise Refused(
+                    "the remarks are not those that were checked", f"mudroom send {self.fork} --print shows them"
+                )
             point = self._checkpoint(listed.round)
             number = int(point.removeprefix(ROUND)) if point else listed.round + 1
             with self._store.locked() as stored:
                 chosen = self._chosen(self._listed(stored, is_sending=False), again=again)
-                if prompt_of(chosen) != prompt or expected not in (None, prompt_id(prompt)):
+                if prompt_of(chosen) != prompt:
                     raise UsageError("the remarks or their files have changed just now", f"mudroom send {self.fork}")
                 for one in chosen:
                     sent = SentRemark(number, one.remark.texts, state)
@@ -255,6 +253,11 @@ class Remarks:
     def prompt(self, listed: ListedRemarks | None = None, *, again: bool = False, most: int = LARGEST) -> str:
         """Return the prompt of what is not sent yet. Raise UsageError if that is nothing, or too much."""
         listed = listed or self.listed()
+        if listed.cut_off and not again:
+            raise UsageError(
+                f"it is not known whether the agent has read {', '.join(listed.cut_off)}: the last sending was cut off",
+                f"mudroom send {self.fork} --again sends them, mudroom comment {self.fork} --settle NAME does not",
+            )
         chosen = self._chosen(listed, again=again)
         if not chosen:
             hint = f"mudroom comment {self.fork} PATH:LINE TEXT writes one"

@@ -13,7 +13,7 @@ from mudroom.cli.terminal.terminal import Terminal
 from mudroom.core.registry import part
 from mudroom.core.text.plural import counted
 from mudroom.core.tree.quote import show_words
-from mudroom.errors import Refused, UsageError
+from mudroom.errors import UsageError
 from mudroom.ext.remarks.core.prompt import FETCHED
 from mudroom.ext.remarks.session import Handing, Remarks, prompt_id
 from mudroom.policy.config import user_config
@@ -59,10 +59,8 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         raise UsageError("no command was given", "mudroom send FORK -- AGENT WORDS")
     with open_session(context, needs_policy=False) as session:
         remarks = Remarks(session, only_fork(session, args.fork))
-        prompt = remarks.prompt(again=args.again)
-        if args.checked not in (None, prompt_id(prompt)):
-            raise Refused("the remarks are not those that were checked", "look again: mudroom send FORK --print")
         if args.print:
+            prompt = remarks.prompt(again=args.again)
             told = {"schema": "mudroom.prompt/1", "fork": remarks.fork, "id": prompt_id(prompt), "prompt": prompt}
             context.terminal.out(json.dumps(told) if context.as_json else prompt.removesuffix("\n"))
             return 0
@@ -71,6 +69,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
                 handing.settle("waiting")
             return _tell(remarks, handing, context, "they wait for the agent's look")
         _require_rest(session, remarks.fork)
+        remarks.prompt(again=args.again)  # no agent is looked for if there is nothing to send
         if args.file:
             return _to_file(args, session, remarks, context)
         words = args.command or agent_words(
