@@ -13,7 +13,11 @@ import pytest
 
 import forked
 from conftest import Place
+from mudroom.cli.main import verb_module
+from mudroom.cli.terminal.context import Context
+from mudroom.cli.terminal.terminal import Terminal
 from mudroom.errors import UsageError
+from mudroom.ext.remarks.cli.send import _to_agent
 from mudroom.ext.remarks.session import Remarks
 from test_comment_verb import APP, content, folder, remarks, said, work
 from test_vault_verb import Cli
@@ -203,3 +207,18 @@ def test_what_is_written_between_the_look_and_the_sending_stops_it(
     with pytest.raises(UsageError, match=told), own.handing("sending"):
         raise AssertionError("nothing is handed over")
     assert list(sent(cli).values()) == [(True, None), (True, None)]
+
+
+def test_an_agent_that_ran_before_an_error_has_read_them_or_not(
+    cli: Cli, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = Remarks(place.session(), "a")
+    context = Context({}, Terminal({}), False, None)
+
+    def failing(_args: object, _context: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(verb_module("agent"), "execute", failing)
+    with pytest.raises(OSError, match="No space"), own.handing("sending") as handing:
+        _to_agent(["sh"], own, handing, context)
+    assert sent(cli) == {"r1": (False, {"round": 1, "state": "unknown"})}

@@ -13,7 +13,7 @@ from mudroom.cli.terminal.terminal import Terminal
 from mudroom.core.registry import part
 from mudroom.core.text.plural import counted
 from mudroom.core.tree.quote import show_words
-from mudroom.errors import UsageError
+from mudroom.errors import CommandNotStarted, Refused, Unsupported, UsageError
 from mudroom.ext.remarks.core.prompt import FETCHED
 from mudroom.ext.remarks.session import Handing, Remarks, prompt_id
 from mudroom.policy.config import user_config
@@ -144,9 +144,8 @@ def _to_agent(words: list[str], remarks: Remarks, handing: Handing, context: Con
     quiet = context._replace(terminal=_Silent(context.environ)) if context.as_json else context
     try:
         code = int(agent.execute(args, quiet))
-    except BaseException:
-        if args.result is None:  # the agent was not started
-            handing.settle(None)
+    except (CommandNotStarted, Refused, Unsupported, UsageError):  # raised before the agent is started
+        handing.settle(None)
         raise
     result = args.result
     if result is None or not result.ran:
