@@ -69,6 +69,7 @@ LIBRARY_OF = {
     "core.text.sha256": {"_sha2", "_sha256", "sys"},  # the module of the interpreter, whose name depends on the version
     "core.network.loopback": {"publicsuffixlist"},
     "core.tree.pattern": {"pathspec.patterns.gitignore.spec", "warnings"},
+    "ext.remarks.core.value": {"msgspec"},
     "core.command.shell.grammar": {"importlib.machinery", "importlib.util", "tree_sitter", "tree_sitter_bash"},
 }
 EDGES = ("cli", "ext.completion", "ext.keeper.command", "policy.config")

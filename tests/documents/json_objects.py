@@ -130,6 +130,9 @@ mudroom vault ls ~/app --json
 mudroom vault check --json
 mudroom vault adopt --json
 mudroom exec --json --fork kept -- sh -c 'echo 1 > ~/report.txt'
+mudroom comment kept 'a remark' --json
+mudroom send kept --print --json
+mudroom send kept --json -- true
 mudroom keep --json
 mudroom keep kept ~/report.txt --json
 mudroom vault export a ~/a.mudroom --json

@@ -42,6 +42,8 @@ TABLE = {
     "checkpoint": Row("the checkpoint, with the files that it names", ("test_checkpoint",)),
     "rollback": Row("the state of the checkpoint", ("test_rollback",)),
     "keep": Row("", ("ext/outside/test_keep.py",)),  # what is stored is dropped anyway; a copy is the caller's to sync
+    "comment": Row("the remark", ("ext/remarks/test_remark_faults.py",)),
+    "send": Row("the mark of a sending, before the agent starts", ("ext/remarks/test_remark_faults.py",)),
     "discard": Row("the fork is gone", ("test_discard",)),
     "apply": _LANDING,
     "review": _LANDING,

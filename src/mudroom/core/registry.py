@@ -101,9 +101,13 @@ ROWS: Mapping[str, Mapping[str, str]] = {
     "policy": {
         "learn": "learning.learn",
     },
+    "remarks": {
+        "session": "remarks.session",
+    },
     "verb": {
         "acp": "agents.cli.acp",
         "agent": "agents.cli.agent",
+        "comment": "remarks.cli.comment",
         "completion": "completion.cli",
         "fleet": "fleet.cli.fleet",
         "hook": "agents.cli.hook",
@@ -112,6 +116,7 @@ ROWS: Mapping[str, Mapping[str, str]] = {
         "keep": "outside.cli",
         "mcp": "agents.cli.mcp",
         "review": "tui.cli.review",
+        "send": "remarks.cli.send",
         "serve": "web.cli.serve",
         "try": "attempts.cli.try",
         "worker": "fleet.cli.worker",
@@ -137,8 +142,10 @@ ROWS: Mapping[str, Mapping[str, str]] = {
 NEEDS: Mapping[str, tuple[str, ...]] = {
     "effects": ("inspection",),
     "fleet": ("inspection", "transfer"),
-    "tui": ("attempts", "order", "review"),
-    "web": ("attempts", "order", "review"),
+    "order": ("review",),
+    "remarks": ("review",),
+    "tui": ("attempts", "order", "remarks", "review"),
+    "web": ("attempts", "order", "remarks", "review"),
 }
 """Satellites that another one needs. If a needed satellite is absent, the one that needs it counts as absent, too."""
 

@@ -35,6 +35,10 @@ class ReviewHooks(NamedTuple):
     notes: Sequence[str] = ()
     verifies: tuple[bytes, ...] = ()
     """The policy's verify command, or empty."""
+    send: Callable[[str, str, bool], dict[str, Any]] = lambda *_words: {}
+    """Send a fork's remarks, those of the prompt with this id: to its agent, or (True) they wait for its look."""
+    agent_words: Callable[[Session, str], Sequence[str]] = lambda *_words: ()
+    """Return the command that the remarks would be sent to. Raise UsageError if there is none."""
     git_files: Callable[[], UserFiles] | None = None
     """Return the user's git settings files. None: no commit is offered."""
 

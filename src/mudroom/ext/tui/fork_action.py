@@ -287,7 +287,7 @@ def commit_rows(diff: CommitDiff) -> list[Pieces]:
     left = LINES
     for file in diff.files:
         for line in file.lines():
-            rows.append(_line(line))
+            rows.append(line_row(line))
             left -= 1
             if left <= 0:
                 return [
@@ -299,7 +299,8 @@ def commit_rows(diff: CommitDiff) -> list[Pieces]:
     return rows
 
 
-def _line(line: bytes) -> Pieces:
+def line_row(line: bytes) -> Pieces:
+    """Return a line of a unified diff."""
     style = _STYLES.get(line[:1], "")
     if line.startswith((b"diff ", b"+++ ", b"--- ")):
         style = "head"

@@ -21,6 +21,7 @@ from mudroom.core.tree.stack import Checkpoint
 from mudroom.errors import ForkMoved, MudroomError, ProjectClosed
 from mudroom.ext.order.core.risk import FileRisk
 from mudroom.ext.order.reader import risks_of
+from mudroom.ext.remarks.session import notes_of
 from mudroom.ext.review.activity import DroppedChanges, preview, roll_back
 from mudroom.ext.review.parts import read_parts
 from mudroom.ext.review.roots import ReviewRoot, drift_of, options_of_choice, root_of, roots_of
@@ -205,7 +206,7 @@ class ReviewModel(SessionCalls):
             raise ForkMoved(change.path, show(change.path))
         mode = change.modes
         divisible = shown.is_divisible
-        notes = [*_notes_of(change), *KIND_NOTES.get(shown.kind, ())]
+        notes = [*_notes_of(change), *KIND_NOTES.get(shown.kind, ()), *notes_of(self.session, self.fork, change.path)]
         if mode is not None and not divisible:
             notes.append(f"permissions {mode[0]:04o} → {mode[1]:04o}")
         text = FileText(*shown.texts.sides, shown.texts.blocks) if shown.texts is not None else None

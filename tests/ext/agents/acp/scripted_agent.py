@@ -95,6 +95,10 @@ class Agent:
     def do_write(self, path: str, content: str) -> Any:
         return self.call("fs/write_text_file", path=os.path.join(self._cwd, path), content=content)
 
+    def do_lines(self) -> list[str]:
+        """Return all lines of the editor so far."""
+        return [line.decode() for line in self.seen]
+
     def do_own_write(self, path: str, content: str) -> None:
         with open(os.path.join(self._cwd, path), "w", encoding="utf-8") as stream:
             stream.write(content)

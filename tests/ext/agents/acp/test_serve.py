@@ -417,3 +417,25 @@ def test_the_journal_names_the_agent(place: Place, start: Start) -> None:
     rows = [json.loads(line) for line in mudroom(place, "log", "export").splitlines()]
     states = [row["data"]["state"] for row in rows if row["kind"] == "agent"]
     assert states == ["started", "ended"]
+
+
+def test_remarks_that_wait_come_with_the_next_prompt_once(place: Place, start: Start) -> None:
+    place.write("a.txt", "first\n")
+    editor = start()
+    editor.open()
+    editor.turn(["own_write", "made.txt", "one\n"])
+    mudroom(place, "comment", FORK, "made.txt", "what is it for?")
+    assert "what is it for" not in json.dumps(editor.turn(["lines"]))
+    assert "a command is running" in mudroom(place, "send", FORK, code=125)
+    mudroom(place, "send", FORK, "--wait")
+    assert "waits for the agent's look" in mudroom(place, "comment", FORK)
+    before = len(editor.received)
+    (line,) = editor.turn(["lines"])
+    prompt = json.loads(line[-1])["params"]["prompt"]
+    assert [block["type"] for block in prompt] == ["text", "text"]
+    assert "Remark r1, about the file made.txt:\n> what is it for?\n" in prompt[1]["text"]
+    assert "mudroom: your remarks were added to this prompt.\n\n" in editor.texts(before)
+    assert "(sent in round 1)" in mudroom(place, "comment", FORK)
+    (line,) = editor.turn(["lines"])
+    assert len(json.loads(line[-1])["params"]["prompt"]) == 1
+    assert editor.leave() == 0

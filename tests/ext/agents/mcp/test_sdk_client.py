@@ -107,6 +107,7 @@ def test_every_tool(place: Place, transport: str, mode: str) -> None:
         assert len((await call("forks"))["forks"]) == 1
         assert (await call("why", command="ls"))["verdict"] == "allow"
         assert (await call("drop_held", effects=[]))["held"] == []
+        assert (await call("remarks"))["remarks"] == ""
         await call("rollback", checkpoint="start")
         assert (await call("status"))["files"] == 0
         assert used == set(TOOLS)

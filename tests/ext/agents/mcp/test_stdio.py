@@ -48,7 +48,7 @@ def test_old_and_new_clients_agree_on_a_revision(peer: Stdio, asked: str, given:
     assert result["protocolVersion"] == given
     assert result["serverInfo"]["name"] == "mudroom"
     tools = {tool["name"]: tool for tool in peer.ask("tools/list")["tools"]}
-    assert len(tools) == 15
+    assert len(tools) == 16
     assert ("outputSchema" in tools["read"]) == (given >= "2025-06-18")
     assert ("annotations" in tools["read"]) == (given >= "2025-03-26")
     done = peer.call("read", path="a.txt")

@@ -21,6 +21,7 @@ from queue import SimpleQueue
 
 from mudroom.core.approval.approval import CommandAnswer, CommandQuestion
 from mudroom.core.command.verdict import Verdict
+from mudroom.core.registry import part_or_none
 from mudroom.core.tree.change import Change, counted_changes
 from mudroom.core.tree.path import is_below
 from mudroom.errors import MudroomError
@@ -35,6 +36,7 @@ from mudroom.ext.agents.acp.message import (
     answer,
     error,
     key_of,
+    parse,
 )
 from mudroom.ext.agents.acp.question import EditorForHosts, Questions
 from mudroom.ext.agents.acp.routing import AgentCall, Answered, Cancel, MessageRouter, Pass, Step, Surroundings, TurnEnd
@@ -66,11 +68,14 @@ class EditorBridge:
         directory: Callable[[str], str | None],
         verdict: Callable[[tuple[bytes, ...]], Verdict],
         changes: Callable[[], tuple[str, Sequence[Change]]],
+        remarks: Callable[[], str],
         editor: Outbox,
         agent: Outbox,
     ) -> None:
         """``directory``, ``verdict``: as in ``Surroundings``. ``changes``: returns the changes of the fork, with their
-        fingerprint first."""
+        fingerprint first. ``remarks``: returns the text of the user's remarks that wait for the agent, which are then
+        sent; empty if none wait."""
+        self._remarks = remarks
         self._place, self._editor, self._agent, self._changes = place, editor, agent, changes
         self._router = MessageRouter(place, Surroundings(directory, verdict, self._terminal_text))
         self._lock = threading.Lock()
@@ -94,7 +99,7 @@ class EditorBridge:
 
     def read_editor(self, descriptor: int) -> None:
         """Serve the editor's messages until it ends."""
-        for message in messages(descriptor):
+        for message in map(self._with_remarks, messages(descriptor)):
             with self._lock:
                 steps = self._router.from_editor(message)
             self._note_session(message)
@@ -108,6 +113,24 @@ class EditorBridge:
                 calls = [step.message for step in steps if isinstance(step, AgentCall)]
                 self._answering.update((key_of(call.id), call) for call in calls)
             self._take(steps)
+
+    def _with_remarks(self, message: AcpMessage | Malformed) -> AcpMessage | Malformed:
+        """Return a prompt with the remarks that wait for the agent (``mudroom send --wait``), and tell the editor."""
+        if not isinstance(message, AcpMessage) or message.method != "session/prompt":
+            return message
+        prompt, session = message.params.get("prompt"), message.params.get("sessionId")
+        if not isinstance(prompt, list) or not isinstance(session, str):
+            return message
+        try:
+            text = self._remarks()
+        except (MudroomError, OSError) as failure:
+            self._editor.put(chunk(session, f"mudroom: your remarks cannot be read: {failure}\n\n", self._turns))
+            return message
+        if not text:
+            return message
+        self._editor.put(chunk(session, "mudroom: your remarks were added to this prompt.\n\n", self._turns))
+        line = message.with_params({**message.params, "prompt": [*prompt, {"type": "text", "text": text}]})
+        return parse(line.rstrip(b"\n"))
 
     def _note_session(self, message: AcpMessage | Malformed) -> None:
         if isinstance(message, AcpMessage) and message.method == "session/prompt":
@@ -332,7 +355,8 @@ class _Served:
         ours, theirs = pipes()
         errors = ErrorStream(ours.stderr)
         editor, to_agent = Outbox(self._stdout, end.editor_gone), Outbox(ours.stdin)
-        bridge = EditorBridge(self._place, self._directory, self._verdict, self._changes, editor, to_agent)
+        asked = self._directory, self._verdict, self._changes, self._remarks
+        bridge = EditorBridge(self._place, *asked, editor, to_agent)
         bridge.files = ForkFileCalls(
             session.forks.files(fork), session.project, fork, lambda: flush_write(session.forks, fork, FLUSH)
         )
@@ -388,6 +412,10 @@ class _Served:
             return self._session.approval.decide_on(words)
         except MudroomError as error:  # a policy file cannot be read
             return Verdict("deny", rule="policy", reason=str(error))
+
+    def _remarks(self) -> str:
+        remarks = part_or_none("remarks", "session")
+        return "" if remarks is None else remarks.Remarks(self._session, self._place.fork).fetched()
 
     def _changes(self) -> tuple[str, Sequence[Change]]:
         changeset = self._session.forks.changeset(self._place.fork)

@@ -294,6 +294,8 @@ def as_json(profile: AgentProfile, profiles: Catalog, context: Context) -> dict[
         },
         "unattended": list(profile.unattended),
         "continue": list(profile.continued),
+        "resume": list(profile.resumed),
+        "send": list(profile.sent),
         "notes": list(profile.notes),
     }
 
@@ -316,6 +318,7 @@ def described(profile: AgentProfile, program: HostProgram | None) -> list[tuple[
         ("sandbox", " ".join((profile.sandbox.about, *profile.sandbox.arguments[:0]))),
         ("unattended", " ".join(profile.unattended) and f"{' '.join(profile.unattended)} (add it yourself)"),
         ("goes on", " ".join(profile.continued) and f"{' '.join(profile.continued)} (in a fork of its fork)"),
+        ("is sent to", " ".join(profile.sent) and f"{' '.join(profile.sent)} PROMPT (mudroom send)"),
         *(("note", note) for note in profile.notes),
     ]
     return [(label, content) for label, content in rows if content]

@@ -117,6 +117,7 @@ def _run(args: argparse.Namespace, context: Context, client: Client) -> int:
         place = disk.given_path(os.fsencode(args.artifacts)) if args.artifacts else None
         with command_signals(session) as signals:
             run = run_agent(session, card, argv, fork=args.fork, cwd=cwd, stdio=own_stdio(context), artifacts=place)
+        args.result = run.result
         unset = _unset(card, session, context) if request.profiled is None else []
         told = closed if context.as_json else ()
         run = run._replace(notes=(*hosts.notes, *told, *unset, *run.notes))

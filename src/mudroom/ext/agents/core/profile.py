@@ -153,6 +153,11 @@ class AgentProfile(NamedTuple):
     """Words with which it goes on with a copy of its last conversation. They are shown, never added."""
     home: HomeChoice = "auto"
     """As the setting ``run.home``, where the policy does not say."""
+    resumed: tuple[str, ...] = ()
+    """Words with which it goes on with its last conversation on a terminal; the user's next words follow. Only
+    ``mudroom send`` adds them."""
+    sent: tuple[str, ...] = ()
+    """The same without a terminal and without questions."""
     notes: tuple[str, ...] = ()
 
     def card(self, level: int) -> AgentCard:
@@ -328,5 +333,7 @@ _FIELDS: FieldTable = {
     "unattended": ("unattended", _texts),
     "continue": ("continued", _texts),
     "home": ("home", _home),
+    "resume": ("resumed", _texts),
+    "send": ("sent", _texts),
     "notes": ("notes", _texts),
 }

@@ -1,7 +1,8 @@
 """Resources: the fork's files, its changes, its journal.
 
 ``mudroom:///changes`` the fork's diff · ``mudroom:///journal`` the fork's last events, an object a line ·
-``mudroom:///files/PATH`` a file in the fork, the path percent-encoded (RFC 3986)
+``mudroom:///remarks`` the user's
+remarks that wait for the agent · ``mudroom:///files/PATH`` a file in the fork, the path percent-encoded (RFC 3986)
 """
 
 from __future__ import annotations
@@ -18,12 +19,14 @@ from mudroom.core.tree.path import show
 from mudroom.ext.agents.mcp.message import INVALID_PARAMS, RESOURCE_NOT_FOUND, Json, RpcError
 from mudroom.ext.agents.tools.change import secrets_of
 from mudroom.ext.agents.tools.error import ToolError
+from mudroom.ext.agents.tools.review import remarks_of
 from mudroom.ext.agents.tools.tool import decoded
 from mudroom.ext.agents.tools.workspace import ToolWorkspace, bounded
 from mudroom.typing import Any
 from mudroom.vault.forks.review import not_reviewed
 
-CHANGES, JOURNAL, FILES = "mudroom:///changes", "mudroom:///journal", "mudroom:///files/"
+CHANGES, JOURNAL, REMARKS = "mudroom:///changes", "mudroom:///journal", "mudroom:///remarks"
+FILES = "mudroom:///files/"
 LARGEST = 8_000_000
 """Bytes in a resource."""
 _EVENTS = 200
@@ -44,6 +47,7 @@ def listed(workspace: ToolWorkspace) -> list[Json]:
     resources: list[Json] = [
         _row(CHANGES, "changes", "What the fork would change in the project", "text/x-diff"),
         _row(JOURNAL, "journal", "What has happened in the fork", "application/x-ndjson"),
+        _row(REMARKS, "remarks", "What the user has said about the changes, and sent", "text/plain"),
     ]
     name = workspace.fork_or_none
     if name is not None and workspace.session.vault.find(name) is not None:
@@ -75,6 +79,8 @@ def contents(workspace: ToolWorkspace, uri: str) -> list[Json]:
         return [_text(uri, _bounded(itertools.chain(head, lines)), "text/x-diff")]
     if uri == JOURNAL:
         return [_text(uri, _journal(workspace), "application/x-ndjson")]
+    if uri == REMARKS:
+        return [_text(uri, remarks_of(workspace).fetched(again=True), "text/plain")]
     if not uri.startswith(FILES):
         raise RpcError(RESOURCE_NOT_FOUND, "there is no such resource: resources/list has them", {"uri": uri[:1_000]})
     return [_file(workspace, uri)]

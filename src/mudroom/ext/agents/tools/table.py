@@ -12,18 +12,17 @@ from mudroom.ext.agents.tools.command import COMMAND_TOOLS
 from mudroom.ext.agents.tools.error import ToolError
 from mudroom.ext.agents.tools.file import FILE_TOOLS, failing
 from mudroom.ext.agents.tools.point import POINT_TOOLS
+from mudroom.ext.agents.tools.review import REVIEW_TOOLS
 from mudroom.ext.agents.tools.schema import checked
 from mudroom.ext.agents.tools.search import SEARCH_TOOLS
 from mudroom.ext.agents.tools.tool import ALONE, Tool, ToolContext, ToolResult
 from mudroom.ext.agents.tools.workspace import ToolWorkspace
 from mudroom.sandbox.client.cancellation import Cancelled
 
-TOOLS: Mapping[str, Tool] = MappingProxyType(
-    {
-        tool.name: tool
-        for tool in (*COMMAND_TOOLS, *FILE_TOOLS, *SEARCH_TOOLS, *CHANGE_TOOLS, *POINT_TOOLS, *ACCESS_TOOLS)
-    }
-)
+_ALL = (
+    *COMMAND_TOOLS, *FILE_TOOLS, *SEARCH_TOOLS, *CHANGE_TOOLS, *POINT_TOOLS, *ACCESS_TOOLS, *REVIEW_TOOLS,
+)  # fmt: skip
+TOOLS: Mapping[str, Tool] = MappingProxyType({tool.name: tool for tool in _ALL})
 
 
 def call(

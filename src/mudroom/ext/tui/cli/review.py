@@ -110,6 +110,8 @@ def _review(
 ) -> int:
     from mudroom.cli.change.resolution import decide_in_editor
     from mudroom.cli.vault.event_row import line
+    from mudroom.ext.remarks.cli.process import send
+    from mudroom.ext.remarks.cli.send import agent_words
     from mudroom.ext.tui.app import review
     from mudroom.ext.tui.base_app import ReviewHooks
 
@@ -123,7 +125,15 @@ def _review(
     settings = session.actor.policy
     commits = part_or_none("commits", "cli")
     git_files = partial(commits.user_git_files, context.environ) if commits is not None else None
-    hooks = ReviewHooks(edit, line, tuple(recorder.messages), settings.verify, git_files)
+    hooks = ReviewHooks(
+        edit,
+        line,
+        tuple(recorder.messages),
+        settings.verify,
+        lambda fork, prompt, waits: send(context.environ, session.project, fork, prompt, waits=waits),
+        lambda session, fork: agent_words(session, fork, context.environ),
+        git_files,
+    )
     end = review(session, name, hooks, tried=tried)
     if end.says:
         context.terminal.say(end.says)

@@ -11,6 +11,7 @@ from mudroom.ext.web.api import (
     history,
     landing,
     project,
+    remark,
     resolve,
     review,
     start,
@@ -19,5 +20,5 @@ from mudroom.ext.web.api import (
 from mudroom.ext.web.api.endpoint import Endpoint
 
 BASE = "/api/v1"
-_MODULES = (project, start, review, file, attempt, commit, conflict, resolve, landing, decide, watch, history)
+_MODULES = (project, start, review, file, attempt, commit, conflict, resolve, landing, decide, watch, history, remark)
 ENDPOINTS: tuple[Endpoint, ...] = tuple(endpoint for module in _MODULES for endpoint in module.ENDPOINTS)

@@ -4,7 +4,6 @@ that outlives the server."""
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Sequence
 
@@ -15,6 +14,8 @@ from mudroom.cli.project_session import open_session
 from mudroom.cli.terminal.context import Context
 from mudroom.core.registry import part
 from mudroom.errors import MudroomError
+from mudroom.ext.remarks.cli.process import run_mudroom, send
+from mudroom.ext.remarks.cli.send import agent_words
 from mudroom.ext.review.recording_terminal import RecordingTerminal
 from mudroom.ext.web.cli.new_project import Outlook, predict_run
 from mudroom.ext.web.state.server_state import ServerEnvironment
@@ -47,6 +48,8 @@ def environment_of(context: Context, roots: Sequence[bytes]) -> ServerEnvironmen
         __version__,
         lambda project: _outlook(context, project),
         lambda: part("commits", "cli", "a commit of an apply").user_git_files(context.environ),
+        lambda project, fork, prompt, waits: send(context.environ, project, fork, prompt, waits=waits),
+        lambda session, fork: agent_words(session, fork, context.environ),
         lambda: certified(context),
     )
 
@@ -61,9 +64,7 @@ def _start(context: Context, project: bytes, fork: str, command: Sequence[bytes]
     """Start a command by ``mudroom exec --background``, which leaves its own process behind."""
     if sys.platform == "win32":
         raise MudroomError("no command runs in the background on Windows", f"mudroom exec --fork {fork} -- COMMAND")
-    # without -P, Python would look for modules in the current directory first, and PYTHONPATH may hold relative
-    # entries: neither may lead into the project (``cwd`` below)
-    arguments: list[bytes | str] = [sys.executable, "-P", "-m", "mudroom", "exec", "--background", "--json"]
+    arguments: list[bytes | str] = ["exec", "--background", "--json"]
     arguments += [
         "--fork",
         fork,
@@ -73,9 +74,7 @@ def _start(context: Context, project: bytes, fork: str, command: Sequence[bytes]
         "--",
         *command,
     ]
-    run = subprocess.run(
-        arguments, stdin=subprocess.DEVNULL, capture_output=True, check=False, env=dict(context.environ), cwd=b"/"
-    )
+    run = run_mudroom(context.environ, arguments)
     output = run.stdout.decode("utf-8", "replace")
     if run.returncode:
         errors = run.stderr.decode("utf-8", "replace").strip().splitlines()

@@ -13,18 +13,19 @@ import { Moved } from "./moved.js";
 import { useNear } from "./near.js";
 import { Images } from "./picture.js";
 import { Plain } from "./plain.js";
+import { lined, useRemarkKey } from "./remarkline.js";
 import { gaps, returns } from "./rows.js";
 import { Both, Links, remarks } from "./sides.js";
 import { difference } from "./source.js";
 
 /**
- * @param {{project: string, fork: string, file: string, old?: string, new?: string, stamp?: string, chosen?: Set<number> | null,
+ * @param {{project: string, fork: string, file: string, old?: string, new?: string, stamp?: string, chosen?: Set<number> | null, remarks?: import("./remarks.js").FileRemarks | null,
  *   names?: [string, string], picked?: ReadonlyMap<string, unknown>, still?: boolean, onChoose?: (blocks: Set<number> | null) => void}} props
  * `still`: do not reload: the fork is being applied, and may be gone afterwards. `old`, `new`: other states than what the fork was made from and what it is ("base", "now", FORK, FORK@CHECKPOINT).
  * `stamp`: of the row, if the list is of a review: the difference of another change is not shown. `names`: of those states, for a comparison of two candidates. `picked`: the chosen rows, for the line about a move. `chosen`: the chosen blocks; null or none: all. `onChoose` is called with the new choice (null: all);
  * without it nothing can be chosen.
  */
-export function Diff({ project, fork, file, old, new: now, stamp, names, chosen = null, picked, still = false, onChoose }) {
+export function Diff({ project, fork, file, old, new: now, stamp, names, chosen = null, picked, still = false, remarks: written = null, onChoose }) {
   const [asNew, setAsNew] = useState(false);
   const place = useMemo(() => ({ project, fork, file, old, new: now, asNew, stamp }), [project, fork, file, old, now, asNew, stamp]);
   const { data, error, reload } = useLoaded(difference(place), (what, where) => !still && what === "forks" && where === project);
@@ -36,7 +37,7 @@ export function Diff({ project, fork, file, old, new: now, stamp, names, chosen 
   const move = known.current && html`<${Moved} project=${project} fork=${fork} file=${file} other=${known.current.moved} isNew=${known.current.new.exists} asNew=${asNew} show=${setAsNew} picked=${picked} />`;
   if (error && !data) return html`${move}<p class="problem" role="alert">${error.message}${error.hint && html`<br />${error.hint}`}</p>`;
   if (!data) return html`${move}<p aria-busy="true" class="dim">…</p>`;
-  return html`${move}${error && !still && html`<p class="problem" role="alert">${error.message}</p>`}<${Shown} key=${file + " " + steady.stamp} place=${sides} data=${steady.data} names=${names} chosen=${chosen}
+  return html`${move}${error && !still && html`<p class="problem" role="alert">${error.message}</p>`}<${Shown} key=${file + " " + steady.stamp} place=${sides} data=${steady.data} names=${names} chosen=${chosen} written=${written}
     onChoose=${data.divisible ? onChoose : undefined} reload=${reload} />`;
 }
 
@@ -49,10 +50,10 @@ function useSteady(data) {
 }
 
 /**
- * @param {{place: import("./source.js").Place, data: any, names?: [string, string], chosen: Set<number> | null,
+ * @param {{place: import("./source.js").Place, data: any, names?: [string, string], chosen: Set<number> | null, written: import("./remarks.js").FileRemarks | null,
  *   onChoose?: (blocks: Set<number> | null) => void, reload: () => void}} props
  */
-function Shown({ place, data, names, chosen, onChoose, reload }) {
+function Shown({ place, data, names, chosen, written, onChoose, reload }) {
   const [pages, setPages] = useState([data]);
   const hunks = useMemo(() => pages.flatMap((page) => page.hunks), [pages]);
   const following = pages[pages.length - 1].following ?? null;
@@ -60,13 +61,14 @@ function Shown({ place, data, names, chosen, onChoose, reload }) {
   const [root, narrow] = useNarrow();
   const colours = useColours(place, data);
   const marked = useMemo(() => returns(hunks), [hunks]);
-  const manner = useMemo(() => ({ place, split: split && !narrow, returns: marked === "some", colours }),
-    [place, split, narrow, marked, colours]);
+  const manner = useMemo(() => ({ place, split: split && !narrow, returns: marked === "some", colours, remarks: lined(written) }),
+    [place, split, narrow, marked, colours, written]);
   const latest = useRef({ chosen, onChoose });
   latest.current = { chosen, onChoose };
   const pick = useCallback((/** @type {readonly number[]} */ blocks, /** @type {boolean} */ wanted) =>
     latest.current.onChoose?.(choose(latest.current.chosen, blocks, wanted, data.blocks)), [data]);
   useHunkKeys(root, hunks, chosen, onChoose && pick, () => setSplit(!split));
+  useRemarkKey(root, hunks, written);
   const text = hunks.length > 0;
   return html`<div class="diff" ref=${root}>
     <div class="diff-bar">

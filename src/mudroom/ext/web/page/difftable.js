@@ -15,7 +15,7 @@ export const AT_ONCE = 100; // lines of one table
 /** @typedef {import("./rows.js").Line} Line */
 /** @typedef {import("./source.js").Place} Place */
 /** @typedef {{place: Place, split: boolean, returns: boolean, colours: import("./colour.js").Colours | null,
- *   only?: "old" | "new"}} Manner how lines are shown; `split`: side by side; `only`: they are all of that side */
+ *   only?: "old" | "new", remarks?: import("./remarkline.js").LineRemarks | null}} Manner how lines are shown; `split`: side by side; `only`: they are all of that side */
 
 const NAMES = { "+": "added", "-": "removed", " ": "" };
 
@@ -35,15 +35,15 @@ function content(line, { place, returns, colours, only }, old) {
 
 /** @param {Line} line @param {Manner} manner */
 const row = (line, manner) => html`<tr class=${NAMES[line[KIND]]}>
-  <td class="number">${line[OLD] || ""}</td><td class="number">${line[NEW] || ""}</td><td class="sign">${sign(line)}</td>
+  <td class="number">${line[OLD] || ""}</td><td class="number">${manner.remarks?.numbered(line) ?? (line[NEW] || "")}</td><td class="sign">${sign(line)}</td>
   <td class="code">${content(line, manner, line[KIND] === "-")}</td>
-</tr>`;
+</tr>${manner.remarks?.below(line[KIND] === "-" ? null : line, line[KIND] === "-" ? line : null, 4)}`;
 
 /** @param {Line | null} line @param {Manner} manner @param {boolean} old */
 function half(line, manner, old) {
   if (line === null) return html`<td class="number void"></td><td class="sign void"></td><td class="code void"></td>`;
   const name = NAMES[line[KIND]];
-  return html`<td class=${"number " + name}>${old ? line[OLD] : line[NEW]}</td><td class=${"sign " + name}>${sign(line)}</td>
+  return html`<td class=${"number " + name}>${old ? line[OLD] : manner.remarks?.numbered(line) ?? line[NEW]}</td><td class=${"sign " + name}>${sign(line)}</td>
     <td class=${"code " + name}>${content(line, manner, old)}</td>`;
 }
 
@@ -71,7 +71,7 @@ function Table({ groups, manner, off, pick }) {
       ${groups.map(({ block, begins, lines }) => html`<tbody key=${lines[0][OLD] + ":" + lines[0][NEW]} class=${not.has(block) ? "off" : ""}>
         ${begins && block >= 0 && pick && html`<tr class="pick"><td colspan=${manner.split ? 6 : 4}>${pick(block)}</td></tr>`}
         ${manner.split
-          ? pairs(lines).map((pair) => html`<tr>${half(pair.old, manner, true)}${half(pair.new_, manner, false)}</tr>`)
+          ? pairs(lines).map((pair) => html`<tr>${half(pair.old, manner, true)}${half(pair.new_, manner, false)}</tr>${manner.remarks?.below(pair.new_, pair.old, 6)}`)
           : lines.map((line) => row(line, manner))}
       </tbody>`)}
     </table>`;

@@ -19,6 +19,7 @@ import { blocksOf, counted as countOf, extentOf, modeOf, ticked, wantBlocks, wan
 import { byRisk, FOLDED, isMixed } from "./order.js";
 import { counted } from "./plural.js";
 import { Pushes, useSent } from "./pushes.js";
+import { ofFile, Remarks, useRemarks } from "./remarks.js";
 import { toFork, toProject } from "./route.js";
 import { kept, ofTab } from "./store.js";
 import { inPart, saidOf } from "./telling.js";
@@ -170,7 +171,9 @@ function Files({ project, fork, file, row, changes, moved, again, working, setWo
   const [mode, setMode] = useState(kept.get("list") ?? "risk");
   const [turned, setTurned] = useState(/** @type {ReadonlySet<string>} */ (new Set())); // directories that are not as at first
   const typed = useTyped(text, rows.length);
-  const listed = useMemo(() => sifted(rows, typed, filters), [rows, typed, filters]);
+  const remarks = useRemarks(project, fork);
+  const isNew = useCallback((/** @type {any} */ row) => !remarks.since || remarks.data?.new.includes(row.id), [remarks]);
+  const listed = useMemo(() => sifted(rows, typed, filters).filter(isNew), [rows, typed, filters, isNew]);
   const grown = useMemo(() => grow(listed, changes.roots), [listed]);
   const isRisk = mode === "risk" && isMixed(listed);
   const isTree = mode !== "flat";
@@ -251,10 +254,11 @@ function Files({ project, fork, file, row, changes, moved, again, working, setWo
 
   const parts = inPart(rows, picked);
   const shown = rows.find((/** @type {any} */ one) => one.id === current);
+  const written = useMemo(() => ofFile(remarks, shown), [remarks, shown]);
   const choose = useCallback((/** @type {Set<number> | null} */ blocks) => setPicked((now) => (shown ? wantBlocks(now, shown, blocks) : now)), [shown]);
   return html`<main class=${"review" + (file || changes.total === 0 ? " with-file" : "")} tabindex="-1">
     <h1 class="hidden">Review of ${fork}</h1>
-    <div class="notices"><${Notices} project=${project} fork=${fork} changes=${changes} moved=${moved} standing=${standing} again=${() => again()} others=${others} lost=${lost} /><${Pushes} project=${project} fork=${fork} pushes=${changes.pushes} left=${left} flip=${flip} dropped=${() => again()} working=${working} /><${Commits} project=${project} fork=${fork} changes=${changes} /></div>
+    <div class="notices"><${Notices} project=${project} fork=${fork} changes=${changes} moved=${moved} standing=${standing} again=${() => again()} others=${others} lost=${lost} /><${Pushes} project=${project} fork=${fork} pushes=${changes.pushes} left=${left} flip=${flip} dropped=${() => again()} working=${working} /><${Commits} project=${project} fork=${fork} changes=${changes} /><${Remarks} project=${project} fork=${fork} remarks=${remarks} rows=${rows} shown=${shown} working=${working} /></div>
     <section class="side" aria-label="Changed files">
       <div class="side-head">
         <div class="row"><${Progress} row=${row} changes=${changes} looked=${looked.size} /></div>
@@ -280,8 +284,8 @@ function Files({ project, fork, file, row, changes, moved, again, working, setWo
           ${shown.mode && shown.hunks && html`<label class="check"><input type="checkbox" checked=${modeOf(picked, shown.id)} disabled=${Boolean(decided.get(shown.id))} aria-label=${`Apply permissions ${shown.mode.join(" → ")} of ${shown.path}`} onChange=${() => setPicked((now) => wantMode(now, shown, !modeOf(now, shown.id)))} /><span aria-hidden="true">Permissions <span class="count">${shown.mode.join(" → ")}</span></span></label>`}
           <label class="check"><input type="checkbox" checked=${looked.has(shown.id)} aria-label=${"Looked at " + shown.path} onChange=${() => mark(shown, !looked.has(shown.id))} /><span aria-hidden="true">Looked at</span></label>
         </div>
-        <div class="file-body"><${Company} row=${shown} rows=${rows} />${decided.get(shown.id) && html`<${Decided} said=${decided.get(shown.id)} isPart=${Boolean(picked.get(shown.id))} to=${toFork(project, fork, "conflicts")} />`}<${Diff} key=${shown.id + changes.fingerprint} project=${project} fork=${fork} file=${shown.id} stamp=${changes.in_use ? undefined : shown.stamp} chosen=${blocksOf(picked, shown.id)} picked=${picked} still=${working}
-          onChoose=${shown.hunks && !decided.get(shown.id) ? choose : undefined} /></div>` : changes.total === 0 && html`<${Emptied} project=${project} fork=${fork} applies=${place?.applies ?? []} />`}
+        <div class="file-body"><${Company} row=${shown} rows=${rows} />${decided.get(shown.id) && html`<${Decided} said=${decided.get(shown.id)} isPart=${Boolean(picked.get(shown.id))} to=${toFork(project, fork, "conflicts")} />`}<${Diff} key=${shown.id + changes.fingerprint + remarks.since} project=${project} fork=${fork} file=${shown.id} old=${remarks.since || undefined} new=${remarks.since ? fork : undefined} remarks=${written} stamp=${changes.in_use || remarks.since ? undefined : shown.stamp} chosen=${blocksOf(picked, shown.id)} picked=${picked} still=${working}
+          onChoose=${shown.hunks && !remarks.since && !decided.get(shown.id) ? choose : undefined} /></div>` : changes.total === 0 && html`<${Emptied} project=${project} fork=${fork} applies=${place?.applies ?? []} />`}
     </section>
     <${Bar} project=${project} fork=${row} name=${fork} changes=${changes} picked=${picked} sent=${sent} standing=${standing} isRepository=${Boolean(place?.repository)} reload=${again} started=${setWorking} applied=${forget} keys=${bar.current} />
   </main>`;

@@ -317,7 +317,7 @@ class JobShape(Struct):
     id: str
     project: str
     fork: str
-    what: Literal["apply", "undo", "redo", "measure", "verify-journal", "verify-forks"]
+    what: Literal["apply", "undo", "redo", "measure", "verify-journal", "verify-forks", "send"]
     state: Literal["running", "done", "failed"]
     phase: str = ""
     done: int = 0

@@ -56,6 +56,11 @@ class ServerEnvironment(NamedTuple):
     """Return the effects of staging a directory, by its policy files. Writes no files. Raise MudroomError."""
     git_files: Callable[[], UserFiles]
     """Return the user's git settings files."""
+    send: Callable[[bytes, str, str, bool], dict[str, Any]] = lambda *_words: {}
+    """Send a fork's remarks, those of the prompt with this id: to its agent, or (True) they wait for its look. Return
+    the report. Raise MudroomError."""
+    agent_words: Callable[[Session, str], Sequence[str]] = lambda *_words: ()
+    """Return the command that the remarks would be sent to. Raise UsageError if there is none."""
     certified: Callable[[], Sequence[str]] = lambda: ()
     """Return the certified and closed parts of this machine's sandbox, in the words of
     ``ext/certify/cli/certificate.py``."""
@@ -218,7 +223,7 @@ def _forks_stamp(vault: bytes) -> tuple[object, ...]:
             name,
             *(
                 stamp_of(vault + b"/forks/" + name + part)
-                for part in (b"", b"/record", b"/state", b"/running", b"/resolutions")
+                for part in (b"", b"/record", b"/state", b"/running", b"/resolutions", b"/remarks")
             ),
         )
         for name in _names(vault + b"/forks")
