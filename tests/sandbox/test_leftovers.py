@@ -102,18 +102,22 @@ def usual(place: Place, runs: int, command: Callable[[int], None]) -> Kept:
     return counts[-1]._replace(processes=max((count.processes for count in counts), key=len))
 
 
-@pytest.mark.root
-def test_nothing_is_left_after_many_commands(place: Place) -> None:
-    session = place.session(Settings(limits=Limits(open_files=500)))
-    before = usual(place, 3 * len(WAYS), lambda number: one(session, number))
-    for number in range(RUNS):
-        one(session, number)
+def assert_as_before(place: Place, before: Kept) -> None:
     after = settled(place, before)
     assert len(after.processes) <= len(before.processes)
     assert after._replace(processes=frozenset(), files=frozenset()) == before._replace(
         processes=frozenset(), files=frozenset()
     )
     assert {path.rpartition("/")[2] for path in after.files - before.files} <= {"1", "journal.db-wal", "journal.db-shm"}
+
+
+@pytest.mark.root
+def test_nothing_is_left_after_many_commands(place: Place) -> None:
+    session = place.session(Settings(limits=Limits(open_files=500)))
+    before = usual(place, 3 * len(WAYS), lambda number: one(session, number))
+    for number in range(RUNS):
+        one(session, number)
+    assert_as_before(place, before)
 
 
 @pytest.fixture
@@ -221,12 +225,7 @@ def test_nothing_is_left_of_commands_in_the_background(place: Place) -> None:
     threads = len(os.listdir("/proc/self/task"))
     for number in range(RUNS):
         background(session, number)
-    after = settled(place, before)
-    assert len(after.processes) <= len(before.processes)
-    assert after._replace(processes=frozenset(), files=frozenset()) == before._replace(
-        processes=frozenset(), files=frozenset()
-    )
-    assert {path.rpartition("/")[2] for path in after.files - before.files} <= {"1", "journal.db-wal", "journal.db-shm"}
+    assert_as_before(place, before)
     assert session.forks.users.all_shared() == []
     while len(os.listdir("/proc/self/task")) > threads:  # each ends just after it has said that it is over
         give_way()

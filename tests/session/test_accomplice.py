@@ -129,6 +129,16 @@ def landed(place: Place) -> dict[str, str]:
 LANDED = {"new/below/file": REVIEWED, "plain": REVIEWED}
 
 
+def lands_as_reviewed(session: Session, fork: str, use: Callable[[], None]) -> None:
+    """Nothing that is done with what is held open after the review is shown, or lands with the apply, or later."""
+    shown = b"".join(session.changes.diff(fork))
+    session.changes.review(fork)
+    use()
+    assert b"".join(session.changes.diff(fork)) == shown
+    assert not session.changes.apply(fork).conflicts
+    use()
+
+
 @KINDS
 def test_it_does_not_have_the_projects_files_after_an_apply(place: Place, held: ExitStack, kind: str) -> None:
     session = place.session()
@@ -149,12 +159,7 @@ def test_what_it_does_between_review_and_apply_does_not_land(place: Place, held:
     background, seen = sandboxed(session)
     use = hold(seen, kind, held)
     background.end()
-    shown = b"".join(session.changes.diff("f"))
-    session.changes.review("f")
-    use()
-    assert b"".join(session.changes.diff("f")) == shown
-    assert not session.changes.apply("f").conflicts
-    use()
+    lands_as_reviewed(session, "f", use)
     assert landed(place) == LANDED
 
 
@@ -166,12 +171,7 @@ def test_a_sealed_layer_is_not_its(place: Place, held: ExitStack, kind: str) -> 
     background.end()
     session.forks.checkpoint("f", "sealed")
     session.forks.new("g", parent="f", at="sealed")
-    shown = b"".join(session.changes.diff("g"))
-    session.changes.review("g")
-    use()
-    assert b"".join(session.changes.diff("g")) == shown
-    assert not session.changes.apply("g").conflicts
-    use()
+    lands_as_reviewed(session, "g", use)
     assert landed(place) == LANDED
 
 
@@ -184,12 +184,7 @@ def test_a_layer_sealed_before_a_command_is_not_its(place: Place, held: ExitStac
     background.end()
     result = session.run([b"rm", b"-r", b"plain"], fork="f")
     assert result.checkpoint, "no checkpoint was made"
-    shown = b"".join(session.changes.diff("f"))
-    session.changes.review("f")
-    use()
-    assert b"".join(session.changes.diff("f")) == shown
-    assert not session.changes.apply("f").conflicts
-    use()
+    lands_as_reviewed(session, "f", use)
     assert landed(place) == {"new/below/file": REVIEWED}
 
 
@@ -226,12 +221,7 @@ def test_a_file_of_a_copy_view_that_is_open_elsewhere(place: Place, held: ExitSt
     background, seen = sandboxed(session)
     use = hold(seen, kind, held)
     background.end()
-    shown = b"".join(session.changes.diff("f"))
-    session.changes.review("f")
-    use()
-    assert b"".join(session.changes.diff("f")) == shown
-    assert not session.changes.apply("f").conflicts
-    use()
+    lands_as_reviewed(session, "f", use)
     assert landed(place) == LANDED
 
 

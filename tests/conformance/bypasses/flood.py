@@ -21,7 +21,7 @@ _HELD = 12.0
 
 _FLOOD = f"""
 import os, resource, select, socket, time
-each = {CONNECTIONS} // {_PROCESSES}
+each, began = {CONNECTIONS} // {_PROCESSES}, time.monotonic()
 hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, each + 64), hard))
 reading, writing = os.pipe()
@@ -38,6 +38,7 @@ for number in range({_PROCESSES}):
             held.append(channel)
         except OSError:
             refused += 1
+    made = time.monotonic() - began
     end = time.monotonic() + {_HELD}
     while time.monotonic() < end:
         for channel in held:
@@ -46,7 +47,7 @@ for number in range({_PROCESSES}):
             except OSError:
                 pass
         time.sleep(1)
-    os.write(writing, b"%d %d\\n" % (len(held), refused))
+    os.write(writing, b"%d %d %d\\n" % (len(held), refused, made))
     os._exit(0)
 os.close(writing)
 print(os.fdopen(reading).read())
