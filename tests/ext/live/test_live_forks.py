@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -12,14 +16,16 @@ import pytest
 
 from background_command import SH
 from box import if_namespaces
-from clocks import give_way
+from clocks import give_way, let_pass
 from conftest import Place
 from mudroom.core.result import Result
+from mudroom.core.retention import DAY, RetentionLimits
 from mudroom.errors import ForkExists, MudroomError
 from mudroom.ext.live import fork as live_fork
 from mudroom.ext.live.fork import fork_live
 from mudroom.session import Session
 from mudroom.vault.forks import live_checkpoint, stacking
+from mudroom.vault.retention.prune import collect_garbage
 
 pytestmark = [pytest.mark.both_users, if_namespaces]
 
@@ -118,6 +124,37 @@ def test_a_copy_that_fails_lets_the_command_go_on(place: Place, monkeypatch: pyt
         while os.stat(session.vault.fork("a").upper + b"/second").st_ino == before:
             give_way()
         fork_live(other, "b", "a")
+
+
+KILLED = """
+import os, signal, sys
+from mudroom.ext.live.fork import fork_live
+from mudroom.session import Session
+from mudroom.vault.forks import live_checkpoint
+
+project, state, home = map(os.fsencode, sys.argv[1:])
+live_checkpoint.merge_originals = lambda *_given: os.kill(os.getpid(), signal.SIGKILL)
+with Session.open(project, state=state, home=home, environ=os.environb) as session:
+    fork_live(session, "b", "a")
+"""
+
+
+def test_a_copy_that_is_killed_lets_the_command_go_on_and_leaves_nothing(place: Place) -> None:
+    session = place.session()
+    with foreground(session, WRITER):
+        layers = set(os.listdir(session.vault.path + b"/layers"))
+        places = (place.project, place.state, place.home)
+        done = subprocess.run([sys.executable, "-P", "-c", KILLED, *map(str, places)], check=False)
+        assert done.returncode == -signal.SIGKILL
+        assert session.vault.find("b") is None
+        number = content_below(session, "a")
+        while content_below(session, "a") == number:
+            give_way()
+    (left,) = set(os.listdir(session.vault.path + b"/layers")) - layers
+    now = let_pass(session.vault, time.time_ns() + 2 * DAY)
+    collect_garbage(session.vault, RetentionLimits(60 * DAY, 50, 1 << 50), now)
+    assert not os.path.exists(session.vault.path + b"/layers/" + left)
+    assert fork_live(session, "b", "a").name == "b"
 
 
 def test_commands_in_the_background_and_nothing_at_all(place: Place) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any, Literal
 
 from mudroom.ext.effects.mail import MOST_MAIL
 from mudroom.ext.effects.message import HeldQuestion
@@ -19,6 +18,7 @@ from mudroom.net.gate.exchange import Exchange
 from mudroom.net.gate.fork_dials import ForkUnreachable
 from mudroom.net.gate.peer import Peer
 from mudroom.net.gate.relay import relay
+from mudroom.typing import Any, Literal
 
 MAIL_MEMORY = 2 * MOST_MAIL
 """Bytes for a connection: aiosmtpd has a mail's lines, and the mail."""

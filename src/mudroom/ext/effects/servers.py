@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from mudroom.ext.effects.mail_server import serve_mail
 from mudroom.ext.effects.ssh_server import serve_ssh
 from mudroom.net.gate.exchange import Exchange
 from mudroom.net.gate.peer import Peer
+from mudroom.typing import Literal
 
 
 async def serve_other(client: Peer, server: Peer, exchange: Exchange, mail: Literal["smtp", "smtps"] = "smtp") -> None:

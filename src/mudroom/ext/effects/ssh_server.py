@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any
 
 from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import show
@@ -35,6 +34,7 @@ from mudroom.net.gate.exchange import Exchange
 from mudroom.net.gate.fork_dials import ForkUnreachable
 from mudroom.net.gate.peer import Peer
 from mudroom.net.gate.relay import relay
+from mudroom.typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from asyncssh import SSHServerProcess

@@ -226,7 +226,7 @@ def _status(path: bytes) -> os.stat_result:
             is_sticky = info.st_mode & stat.S_ISVTX  # inode(7): only the owner of a file can exchange it
             if info.st_uid not in (0, OWNER) or (info.st_mode & _OTHERS and not is_sticky):
                 raise PermissionError(errno.EPERM, "others than root can write to a directory above it")
-            below = os.open(part, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
+            below = disk.open_at(at, part, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
             os.close(at)
             at = below
         return os.fstat(at)
