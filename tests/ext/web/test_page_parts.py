@@ -101,3 +101,9 @@ def test_a_conflict_on_a_phone(place: Place, site: Site, lib: Path, open_page: O
     page.get_by_role("dialog").get_by_role("button", name="Apply", exact=True).click()
     page.get_by_text(re.compile("^Applied:")).wait_for()
     assert (place.home / ".bashrc").read_text() == "mine\na\nb\n"
+    # the fork is gone by it, but its outcome stays
+    own = address.partition("#/p/")[2].partition("/")[0]
+    comes(page, lambda: site.get(f"/projects/{own}")["forks"], [])
+    page.get_by_role("button", name="Undo").click()
+    page.get_by_text("Applied, and taken back.").wait_for()
+    assert (place.home / ".bashrc").read_text() == "mine\n"

@@ -13,12 +13,12 @@ import { Try } from "./try.js";
 import { Visit } from "./visit.js";
 import { Watch } from "./watch.js";
 
-/** @type {Record<string, {title: string, make: (route: any, place: any, me: any) => any}>} */
+/** @type {Record<string, {title: string, make: (route: any, place: any, me: any, keep: (is: boolean) => void) => any}>} */
 const VIEWS = {
   home: { title: "Projects", make: (_route, _place, me) => html`<${Home} me=${me} />` },
   new: { title: "New session", make: () => html`<${Start} />` },
   project: { title: "", make: ({ project }, place) => html`<${Project} project=${project} place=${place} />` },
-  review: { title: "Review", make: ({ project, fork, file }, place) => html`<${Review} project=${project} fork=${fork} file=${file} place=${place.data} />` },
+  review: { title: "Review", make: ({ project, fork, file }, place, _me, keep) => html`<${Review} project=${project} fork=${fork} file=${file} place=${place.data} keep=${keep} />` },
   conflicts: { title: "Conflicts", make: ({ project, fork }) => html`<${Conflicts} project=${project} fork=${fork} />` },
   try: { title: "Candidates", make: ({ project, tried, file }) => html`<${Try} project=${project} tried=${tried} file=${file} />` },
   watch: { title: "Watch", make: ({ project, fork }) => html`<${Watch} project=${project} fork=${fork} />` },
@@ -54,11 +54,12 @@ function App() {
 function Place({ route, connection, me }) {
   const { view, project, fork, tried } = route;
   const place = usePlace(project);
+  const [kept, keep] = useState(false); // the outcome of an apply is shown, with its undo: the fork may be gone by it
   const key = [view, project, fork, tried].join("\n");
   useArrival(key, [fork ?? tried, place.data?.path, VIEWS[view].title, "mudroom"]);
   return html`<${Frame} route=${route} place=${place.data} connection=${connection}>
     <${Questions} />
-    ${isGone(route, place) ? html`<${Gone} route=${route} />` : html`<div class="view" key=${key}>${VIEWS[view].make(route, place, me)}</div>`}
+    ${isGone(route, place) && !kept ? html`<${Gone} route=${route} />` : html`<div class="view" key=${key}>${VIEWS[view].make(route, place, me, keep)}</div>`}
   </${Frame}>`;
 }
 

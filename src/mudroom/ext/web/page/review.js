@@ -39,14 +39,15 @@ const TAGS = {
   ignored: ["ignored", ""], binary: ["binary", ""], large: ["large", ""], mode: ["mode", ""], type: ["type", "warn"], xattr: ["attributes", ""],
 };
 
-/** @param {{project: string, fork: string, file?: string, place: any}} props */
-export function Review({ project, fork, file, place }) {
+/** @param {{project: string, fork: string, file?: string, place: any, keep: (is: boolean) => void}} props `keep`: the view stays, even if the fork is gone */
+export function Review({ project, fork, file, place, keep }) {
   const path = atFork(project, fork);
   const { data: fresh, error, reload } = useLoaded(path + "/changes", (what, which) => which === project && what === "forks");
   const [held, setHeld] = useState(/** @type {any} */ (null));
   const [working, setWorking] = useState(false);
   const [turn, setTurn] = useState(0);
   const take = useRef(true);
+  useEffect(() => (keep(working), () => keep(false)), [working]);
   useEffect(() => {
     if (!fresh || (!take.current && held)) return;
     take.current = false;
