@@ -21,7 +21,9 @@ class Rare(str):
 
 class Parser(argparse.ArgumentParser):
     """A parser that exits with 125, mudroom's own failure code, where argparse exits with 2. It accepts no abbreviated
-    options: some options loosen protections, and the shortest unique prefix changes with each new option."""
+    options: some options loosen protections, and the shortest unique prefix changes with each new option.
+
+    Owner: the thread that reads a command line."""
 
     words: Sequence[str] = ()
     """The command line, for error messages and the help."""

@@ -172,7 +172,7 @@ def test_a_record_is_written_anew_only_when_it_would_differ(place: Place) -> Non
     (record,) = place.state.glob("vaults/*/directory")
     before = record.stat()
     said(cli, "run", "--yes", "--", "true")
-    assert record.stat() == before
+    assert (record.stat().st_ino, record.stat().st_ctime_ns) == (before.st_ino, before.st_ctime_ns)
     place.write("a")
     said(cli, "ls")
     assert record.read_bytes().endswith(b" a\n")
