@@ -84,6 +84,10 @@ else:
             a, b, c, d, e, f, g, h, i, j, k, m, n, o, p, q, r, s, t: _new(_cls, (
             a, b, c, d, e, f, g, h, i, j, k, m, n, o, p, q, r, s, t
         )),
+        20: lambda _cls,
+            a, b, c, d, e, f, g, h, i, j, k, m, n, o, p, q, r, s, t, u: _new(_cls, (
+            a, b, c, d, e, f, g, h, i, j, k, m, n, o, p, q, r, s, t, u
+        )),
         21: lambda _cls,
             a, b, c, d, e, f, g, h, i, j, k, m, n, o, p, q, r, s, t, u, v: _new(_cls, (
             a, b, c, d, e, f, g, h, i, j, k, m, n, o, p, q, r, s, t, u, v
@@ -97,11 +101,11 @@ else:
             _cls,
             (a, b, c, d, e, f, g, h, i, j, k, m, n, o, p, q, r, s, t, u, v, w, x, y, z, aa, ab, ac, ad, ae, af, ag),
         ),
-        50: lambda _cls,
+        51: lambda _cls,
             a, b, c, d, e, f, g, h, i, j, k, m, n, o, p, q, r, s, t, u, v, w, x, y, z, aa, ab, ac, ad, ae, af, ag,
-            ah, ai, aj, ak, am, an, ao, ap, aq, ar, at, au, av, aw, ax, ay, az, ba: _new(_cls, (
+            ah, ai, aj, ak, am, an, ao, ap, aq, ar, at, au, av, aw, ax, ay, az, ba, bb: _new(_cls, (
             a, b, c, d, e, f, g, h, i, j, k, m, n, o, p, q, r, s, t, u, v, w, x, y, z, aa, ab, ac, ad, ae, af, ag,
-            ah, ai, aj, ak, am, an, ao, ap, aq, ar, at, au, av, aw, ax, ay, az, ba
+            ah, ai, aj, ak, am, an, ao, ap, aq, ar, at, au, av, aw, ax, ay, az, ba, bb
         )),
     }  # fmt: skip
     _PROHIBITED = frozenset(

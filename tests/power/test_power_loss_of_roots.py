@@ -71,7 +71,8 @@ class RootStory(Story):
 
 
 @pytest.mark.limit(600)
-@pytest.mark.parametrize("verb", ["apply", *(pytest.param(verb, marks=pytest.mark.deep) for verb in ("undo", "redo"))])
+@pytest.mark.deep
+@pytest.mark.parametrize("verb", ["apply", "undo", "redo"])
 def test_a_power_loss_leaves_both_as_before_or_both_as_after(root: Path, client: Client, verb: str) -> None:
     story = RootStory(root, client)
     world = story.world
@@ -80,12 +81,10 @@ def test_a_power_loss_leaves_both_as_before_or_both_as_after(root: Path, client:
         works[before]()
     earlier = world.now()
     recording = story.record(works[verb])
-    later, looks = world.now(), 0
+    later = world.now()
 
     def check(finished: bool) -> str:
-        nonlocal looks
-        looks += 1
-        world.settle(from_lib=bool(looks % 2))
+        world.settle(from_lib=world.now() != earlier)
         now = world.now()
         assert now in (earlier, later), "torn"
         assert now == later or not finished, "it was said to be done"

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from mudroom.core.network.push import PushRow
     from mudroom.core.tree.stack import Checkpoint
     from mudroom.session.mounts import Mounts
-    from mudroom.session.parts import Parts
+    from mudroom.session.parts import TiedForks
     from mudroom.session.users import Standing
     from mudroom.stage.buffer.files import Files
     from mudroom.stage.views.mount import Kind
@@ -164,12 +164,19 @@ class Forks:
             raise MudroomError(f"{tied.label()} cannot be opened here", "mudroom diff and mudroom apply open it")
         return self._root(tied)
 
-    def _parts(self, fork: Fork, *, drops: bool = False) -> AbstractContextManager[Parts]:
-        """Return a block with a fork and its parts in other projects at rest. The fork is already. ``drops``: as for
+    @contextmanager
+    def _parts(self, fork: Fork, *, drops: bool = False) -> Iterator[TiedForks]:
+        """Yield a fork at rest with its parts in other projects, which are brought to rest. ``drops``: as for
         ``at_rest``."""
-        from mudroom.session.parts import parts_at_rest
+        from mudroom.session.parts import Part, TiedForks
 
-        return parts_at_rest(self, fork, drops=drops)
+        with ExitStack() as held:
+            parts = []
+            for tied in ties_of(fork):
+                session = self.root(tied)
+                part = held.enter_context(session.forks.at_rest(tied.fork(fork).name, drops=drops))
+                parts.append(Part(session.vault, part, tied))
+            yield TiedForks(self.vault, fork, parts)
 
     # --- locks ---
 

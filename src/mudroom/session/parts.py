@@ -7,19 +7,17 @@ checkpoint of a part that the fork has not got is dropped before the next.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
 
 from mudroom.core.tree import stack
-from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
+from mudroom.typing import TYPE_CHECKING, NamedTuple
 from mudroom.vault.forks import stacking
-from mudroom.vault.forks.ties import FIRST, Tie, tie, tie_to, ties_of
+from mudroom.vault.forks.ties import FIRST, Tie, tie, tie_to
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
 
 if TYPE_CHECKING:
     from mudroom.core.tree.stack import Checkpoint
-    from mudroom.session.forks import Forks
 
 
 class Part(NamedTuple):
@@ -28,7 +26,7 @@ class Part(NamedTuple):
     tied: Tie
 
 
-class Parts:
+class TiedForks:
     """Owner: the thread that holds the locks of the fork and its parts."""
 
     def __init__(self, vault: Vault, fork: Fork, parts: list[Part]) -> None:
@@ -93,14 +91,3 @@ def new_part(vault: Vault, name: str, first: Vault, fork: Fork, time: int) -> Fo
         tie(made.path + FIRST, [tie_to(first)._replace(name=fork.name)])
 
     return vault.new_fork(name, time=time, complete=complete)
-
-
-@contextmanager
-def parts_at_rest(forks: Forks, fork: Fork, *, drops: bool) -> Iterator[Parts]:
-    with ExitStack() as held:
-        parts = []
-        for tied in ties_of(fork):
-            session: Any = forks.root(tied)
-            part = held.enter_context(session.forks.at_rest(tied.fork(fork).name, drops=drops))
-            parts.append(Part(session.vault, part, tied))
-        yield Parts(forks.vault, fork, parts)

@@ -22,7 +22,7 @@ from mudroom.core.tree.path import ancestors, show
 from mudroom.errors import ForkGone, MudroomError, Unsupported, UsageError
 from mudroom.sandbox.host.home import HiddenHome, hidden_in_home
 from mudroom.session.forks import use_of
-from mudroom.session.parts import Part, Parts, free_part_name, new_part
+from mudroom.session.parts import Part, TiedForks, free_part_name, new_part
 from mudroom.session.users import is_shared
 from mudroom.stage import disk
 from mudroom.stage.beneath import directory
@@ -145,7 +145,7 @@ class StagedRoots:
     def checkpoint(self, name: str) -> None:
         """Freeze the parts before a command. The fork is frozen afterwards."""
         parts = [Part(part.vault, part.fork, part.tied) for part in self._parts]
-        Parts(self._forks.vault, self._fork, parts).freeze(name, self._forks.clock(), automatic=True)
+        TiedForks(self._forks.vault, self._fork, parts).freeze(name, self._forks.clock(), automatic=True)
 
     def begin(self, called: int) -> None:
         """Record that the command begins."""

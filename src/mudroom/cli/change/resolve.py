@@ -97,7 +97,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         conflicts = conflicts_in(parts)
         decide = _decision(args, context)
         if decide is not None:
-            if not any(part.paths for part in parts) and not args.all:
+            if not args.all and not (args.paths and any(part.paths or part.root for part in parts)):
                 raise UsageError("which conflict?", f"name its PATH, or --all; mudroom resolve {name} lists them")
             if args.rule:
                 conflicts = _with_rule(conflicts, name)

@@ -63,7 +63,7 @@ def hidden_in_home(
     caches = [home + b"/" + place for place, _name in CACHES]
     spared = {home, *shown, *caches}
     there = [path for path in dict.fromkeys(hidden) if is_below(path, home) and path not in spared]
-    there = [path for path in there if not any(is_below(path, place) for place in needed)]
+    there = [path for path in there if not any(is_below(path, place) for place in needed if place != home)]
     emptied = [path for path in there if os.path.isdir(path) and not os.path.islink(path)]
     toolchains = [home + b"/" + name for name in TOOLCHAINS]  # searched by the survey of the host
     secrets, unsearched = _secrets(home, {*emptied, *toolchains, *caches, *needed})
