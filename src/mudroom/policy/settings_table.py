@@ -485,7 +485,7 @@ ROWS: tuple[SettingRow, ...] = (
         "merge.rules",
         "merge_rules",
         choices("offer", "apply"),
-        "conflicts that a rule merges (inserts, imports, keys), lock files made again; offer: mudroom resolve --rule does",
+        "conflicts that a rule merges (inserts, imports, keys), and lock files; offer: mudroom resolve --rule does it",
         "apply",
         stricter=strictest("apply", "offer"),
         loosening=only("apply"),
