@@ -117,7 +117,7 @@ ROOMS: Mapping[str, Room] = {
         (*_ALL, "ext.attempts", "ext.agents", "ext.commits", "ext.review", "ext.windows"),
     ),
     "ext.completion": Room("completion for shells, and the manual page", _ALL),
-    "ext.merging": Room("conflicts that are settled by rule", _ALL),
+    "ext.merging": Room("conflicts that are settled by rule, lock files made again", _ALL),
     "ext.learning": Room("what was answered in a project, as a policy file", _ALL),
     "ext.outside": Room("files that a command wrote outside the project: kept for a day, copied out", _ALL),
     "ext.live": Room("a fork of a fork while commands run in it, and the policy's start commands", _ALL),

@@ -96,7 +96,7 @@ ROWS: Mapping[str, Mapping[str, str]] = {
         "win32": "windows.sandbox.platform",
     },
     "policy": {
-        "learn": "learning.learn",
+        "learn": "learning.cli",
     },
     "verb": {
         "acp": "agents.cli.acp",

@@ -14,7 +14,7 @@ from conftest import Place
 from mudroom.core.confinement.limit import LimitReached
 from mudroom.core.journal.event import Event
 from mudroom.core.network.host_rules import HostRule, parse_rule
-from mudroom.ext.learning.learn import learn
+from mudroom.ext.learning.cli import learn
 from mudroom.policy.parse import parse
 from test_vault_verb import Cli
 
