@@ -29,10 +29,40 @@ Made by `python -m tests.conformance.merges`. Merges of two parents on the branc
 4,000 of each, were made again. *Conflicts* are files in Python, JSON or TOML that conflict; *settled*, those that a
 rule merges ([REVIEW.md](../REVIEW.md#conflicts)). *As landed*: the same bytes as the merge commit; these results are
 those that the repository's own tests have seen. *Same parts*: the same statements, elements and keys, in another
-order, or with other comments or line breaks. The rest is listed below with what a person did instead. The tests of
-other repositories were not run.
+order, or with other comments or line breaks. The rest is listed below with what a person did instead.
 
 """
+TESTED_HEAD = """
+## Checked by the tests of the repository
+
+A result *as landed* makes the tree that landed. For the others, the repository's own tests were run on the landed tree,
+and on the same tree with the rule's result in place of the file, with packages of about that year, without a
+network. *Passed* and *failed*: tests with the landed file, then with the rule's. A test that fails on both needs a
+network, or other packages.
+
+"""
+TESTED: dict[tuple[str, str], tuple[tuple[int, int], tuple[int, int], str]] = {
+    ("51ae3e1e", "httpcore/__init__.py"): ((33, 26), (33, 26), ""),
+    ("51ae3e1e", "httpcore/exceptions.py"): ((33, 26), (33, 26), ""),
+    ("f608547b", "test_requests.py"): (
+        (94, 64),
+        (94, 65),
+        "the test that the person left out needs a network, as the 64",
+    ),
+    ("daca74d9", "tests/test_basic.py"): (
+        (291, 208),
+        (216, 152),
+        "**its module fails**: `request_ctx`, in lines that did not conflict, which the person renamed",
+    ),
+    ("b9a91dc1", "_pytest/python.py"): ((301, 2), (301, 2), ""),
+    ("717e45ab", "tests/test_cli.py"): ((329, 3), (329, 3), ""),
+    ("8ad4f476", "tests/test_basic.py"): ((325, 0), (325, 0), ""),
+    ("6918d075", "testing/python/fixtures.py"): ((182, 0), (182, 0), ""),
+    ("557cb6cf", "testing/test_collection.py"): ((64, 0), (64, 0), ""),
+    ("d7ef2372", "docs/json.schema.json"): ((33, 2), (33, 2), "architecture only"),
+    ("d7ef2372", "src/mudroom/core/registry.py"): ((33, 2), (33, 2), "architecture only"),
+}
+"""By commit and path: passed and failed tests of the landed tree, of the tree with the rule's result, and a remark."""
 JUDGED = {
     ("51ae3e1e", "httpcore/exceptions.py"): "the person ended a docstring that one side had left open by a line",
     (
@@ -48,6 +78,8 @@ JUDGED = {
     ("6918d075", "testing/python/fixtures.py"): "the person wrote other docstrings",
     ("557cb6cf", "testing/test_collection.py"): "the person left out an assertion of one side",
     ("ab3d860d", "tests/sandbox/linux/test_linux.py"): "the person left out a test of one side",
+    ("a125a01e", "src/mudroom/cli/change/apply.py"): "the person kept one side's imports, which the other had moved",
+    ("d7ef2372", "docs/json.schema.json"): "the person had the program write the file again",
     ("888dafd1", "bench/reach.py"): "the person removed an import that one side had added",
     ("f608547b", "test_requests.py"): "the person left out a test class of one side, and its import",
 }
@@ -163,7 +195,24 @@ def document(measured: dict[str, tuple[Counter[str], list[Settled]]]) -> str:
             if row.outcome == "other":
                 judged = JUDGED.get((row.commit, row.path), "**not judged**")
                 lines.append(f"| {name} {row.commit} | `{row.path}` | {row.words} | {judged} |")
-    return HEAD + "\n".join(lines) + "\n"
+    return HEAD + "\n".join(lines) + "\n" + TESTED_HEAD + "\n".join(_tested(measured)) + "\n"
+
+
+def _tested(measured: dict[str, tuple[Counter[str], list[Settled]]]) -> Iterator[str]:
+    yield "| commit | file | passed | failed | |"
+    yield "| --- | --- | ---: | ---: | --- |"
+    others = [
+        (name, row) for name, (_counts, settled) in measured.items() for row in settled if row.outcome != "as landed"
+    ]
+    for name, row in others:
+        found = TESTED.get((row.commit, row.path))
+        if found is not None:
+            (passed, failed), (passed_too, failed_too), remark = found
+            counts = f"{passed:,}, {passed_too:,} | {failed:,}, {failed_too:,}"
+            yield f"| {name} {row.commit} | `{row.path}` | {counts} | {remark} |"
+    checked = sum((row.commit, row.path) in TESTED for _name, row in others)
+    yield ""
+    yield f"{checked} of the {len(others)} were checked so. The tests of the rest could not be run here."
 
 
 def _row(name: str, counts: Counter[str]) -> str:

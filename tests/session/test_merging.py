@@ -257,6 +257,28 @@ def test_a_policy_has_an_apply_take_what_a_rule_merges(place: Place) -> None:
     assert (place.project / "m.py").read_text() == "import a\nimport b\n"
 
 
+@needs("merging")
+def test_a_rule_is_told_once_where_the_result_was_verified(place: Place) -> None:
+    """The landing is planned again after the verification."""
+    session, fork = ruled(place, Settings(merge_rules="apply"))
+    verify_by(session, verifying("true"))
+    remarks = session.changes.apply(fork).applied.remarks
+    assert [remark.text for remark in remarks] == ["merged by rule: union of imports"]
+
+
+@needs("merging")
+def test_a_decision_by_rule_is_told_by_the_apply(place: Place) -> None:
+    session, fork = ruled(place, Settings())
+    (conflict,) = session.changes.conflicts(fork)
+    assert conflict.by_rule is not None
+    session.changes.decide(fork, conflict, "content", conflict.by_rule.content, how=conflict.by_rule.how)
+    (decided,) = session.changes.conflicts(fork)
+    assert decided.how == "merged by rule: union of imports"
+    session.changes.decide(fork, decided, "content", b"import d\n", edited=True)
+    assert session.changes.conflicts(fork)[0].how == "", "the user has edited it"
+    assert session.changes.apply(fork).applied.remarks == ()
+
+
 @pytest.mark.parametrize(("settings", "theirs"), [(Settings(), "import c"), (Settings(merge_rules="apply"), "b = 1")])
 def test_a_conflict_that_no_rule_merges_stays(place: Place, settings: Settings, theirs: str) -> None:
     session, fork = ruled(place, settings, theirs)

@@ -99,7 +99,7 @@ ROWS: Mapping[str, Mapping[str, str]] = {
         "win32": "windows.sandbox.platform",
     },
     "policy": {
-        "learn": "learning.learn",
+        "learn": "learning.cli",
     },
     "remarks": {
         "session": "remarks.session",

@@ -494,7 +494,7 @@ ROWS: tuple[SettingRow, ...] = (
         "merge.rules",
         "merge_rules",
         choices("offer", "apply"),
-        "conflicts that a rule merges, and lock files made again: offer (mudroom resolve --rule), or apply",
+        "conflicts that a rule merges (inserts, imports, keys), and lock files; offer: mudroom resolve --rule does it",
         "apply",
         stricter=strictest("apply", "offer"),
         loosening=only("apply"),

@@ -14,7 +14,6 @@ from contextlib import ExitStack
 
 from mudroom.core.background import BackgroundEnd, BackgroundStart
 from mudroom.core.confinement.fallback import Mode
-from mudroom.core.confinement.limit import requested
 from mudroom.core.result import Result, text, verdict_to_json
 from mudroom.core.tree.quote import show_words
 from mudroom.errors import Unsupported, UsageError
@@ -32,7 +31,6 @@ from mudroom.session.own_sandbox import (
     enter_private_home,
     flows_of,
     home_of,
-    reached_in,
     settled_vault,
     shown,
 )
@@ -159,8 +157,7 @@ class Opening:
         give_back = functools.partial(caches.give_back, settings.cache_limit)
         basis = Basis(
             vault, fork, mode, started, machine.terms(order), environment, port, forks.clock, give_back,
-            forks.remarks.extend, lambda: reached_in(leaf, requested(settings.limits))[0],
-            functools.partial(forks.tools.end_live, fork.name),
+            forks.remarks.extend, functools.partial(forks.tools.end_live, fork.name),
         )  # fmt: skip
         return SharedSandbox(basis, held, gate, leaf, self._resources, forks.users.over, files)
 

@@ -16,7 +16,6 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext
 from mudroom.core.confinement.fallback import Mode
 from mudroom.core.confinement.limit import (
     LimitReached,
-    Limits,
     Reading,
     difference,
     other_reached_limits,
@@ -603,8 +602,12 @@ class OwnSandbox:
     ) -> tuple[tuple[LimitReached, ...], Reading | None]:
         limits, signal = requested(self._order.actor.settings.limits), ended.status & 0x7F
         others = other_reached_limits(limits, signal, *_of_output(self._order, timed_out=timed_out, output=output))
-        reached, use = reached_in(group, limits)
-        return (*reached, *others), use
+        use = group.reading() if group is not None else None
+        if group is None or use is None:
+            return others, None
+        before, now = group.totals()
+        limits = group.completed(limits)
+        return (*reached_limits(limits, use, difference(now, before)), *others), use
 
 
 def _dropped(plan: Plan) -> tuple[bytes, ...]:
@@ -628,15 +631,6 @@ def _of_output(order: Order, *, timed_out: bool, output: CapturedOutput) -> tupl
     """Return the time limit and the output limit that a command has reached, each None if not reached."""
     cut = order.actor.settings.output_limit if any(stream.truncated for stream in output.streams) else None
     return order.timeout if timed_out else None, cut
-
-
-def reached_in(group: Leaf | Gauge | None, limits: Limits) -> tuple[tuple[LimitReached, ...], Reading | None]:
-    """Return the limits that a control group enforced, and its counters."""
-    use = group.reading() if group is not None else None
-    if group is None or use is None:
-        return (), None
-    before, now = group.totals()
-    return reached_limits(group.completed(limits), use, difference(now, before)), use
 
 
 def reached_beside(order: Order, ended: Exit, *, timed_out: bool, output: CapturedOutput) -> tuple[LimitReached, ...]:

@@ -14,7 +14,7 @@ from conftest import Place
 from mudroom.core.confinement.limit import LimitReached
 from mudroom.core.journal.event import Event
 from mudroom.core.network.host_rules import HostRule, parse_rule
-from mudroom.ext.learning.learn import learn
+from mudroom.ext.learning.cli import learn
 from mudroom.policy.parse import parse
 from test_vault_verb import Cli
 
@@ -220,7 +220,6 @@ def test_a_background_command_reaches_its_time() -> None:
     def event(kind: str, **data: Any) -> Event:
         return Event(1, 1, kind, "a", json.dumps(data), "")
 
-    memory = LimitReached("memory", "killed", 512 << 20, amount=3)._asdict()
     rows = learned(
         [
             event("background", id="1", timeout=60.0),
@@ -228,12 +227,9 @@ def test_a_background_command_reaches_its_time() -> None:
             event("background_end", id="1", timed_out=True),
             event("background_end", id="2", timed_out=False),
             event("background_end", id="3", timed_out=True),  # its start is in an archive
-            event("background_notes", notes=["x"]),
-            event("background_notes", notes=[], limits=[memory]),
         ]
     )
     assert rows == [
-        ("", "limits: {memory: 1 GiB}", "killed at 512 MiB", 1),
         ("", "run: {timeout: 120 s}", "killed at 60 s", 1),
     ]
 

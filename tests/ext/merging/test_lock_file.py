@@ -10,10 +10,13 @@ from pathlib import Path
 import pytest
 
 from conftest import Place, tick
+from mudroom.core.command.verdict import Verdict
+from mudroom.core.confinement.limit import LimitReached
 from mudroom.core.merge.diff3 import merge3
+from mudroom.core.result import Result
 from mudroom.core.settings import Settings
 from mudroom.errors import MudroomError
-from mudroom.ext.merging.lock_file import LOCK_FILES, command_of, make_again, start_of
+from mudroom.ext.merging.lock_file import LOCK_FILES, _why_failed, command_of, make_again, start_of
 from mudroom.session import Session
 from mudroom.vault.apply.conflict import ForkConflict
 from tiers import each
@@ -163,6 +166,37 @@ def test_a_host_that_the_policy_does_not_name_is_told(staged: Place) -> None:
         "network: {allow: [registry.example]} in the policy allows it; "
         f"mudroom resolve {fork} package-lock.json --mine, or --theirs, decides it"
     )
+
+
+def test_a_lock_file_that_the_project_has_moved_is_not_made_again(staged: Place) -> None:
+    session, fork = conflicted(staged)
+    conflict = conflict_at(session, fork)
+    moved = conflict._replace(ours=conflict.ours._replace(path=b"web/package-lock.json"))
+    with pytest.raises(MudroomError) as raised:
+        make_again(session, fork, moved, lambda _line: None)
+    assert raised.value.message == (
+        "package-lock.json is not made again: the project has moved it to web/package-lock.json"
+    )
+
+
+@each(
+    ("result", "why"),
+    [
+        (Result("f", (), 1, 126, ran=False, verdict=Verdict("deny", reason="no")), "x was refused: no"),
+        (Result("f", (), 1, 124, timed_out=True), "x did not end within 10 minutes"),
+        (
+            Result("f", (), 1, 137, reached=(LimitReached("memory", "killed", 512 << 20),)),
+            "x reached a limit: killed: memory, 512 MiB",
+        ),
+        (Result("f", (), 1, 1, stderr=b"npm error code E\nnpm error no x\nnpm error log: y\n"),
+         "x failed with exit code 1: npm error code E; npm error no x"),
+        (Result("f", (), 1, 1, stdout=b"some\nwords \x1b[1m\n"), "x failed with exit code 1: words \\x1b[1m"),
+        (Result("f", (), 1, 1), "x failed with exit code 1"),
+        (Result("f", (), 1, 0, stderr=b"error"), ""),
+    ],
+)  # fmt: skip
+def test_a_failure_is_told_in_one_line(result: Result, why: str) -> None:
+    assert _why_failed(result, "x")[0] == why
 
 
 def test_a_manifest_in_conflict_comes_first(staged: Place) -> None:

@@ -179,3 +179,42 @@ def test_insertions_are_all_there_in_either_order(ours: list[str], theirs: list[
         assert result is not None
         bodies = sorted(map(ast.dump, ast.parse(result[0]).body))
         assert bodies == sorted(map(ast.dump, ast.parse("".join([base, *mine, *yours])).body))
+
+
+def sums(*rows: str) -> str:
+    return "".join(f"{row[:-1]} v1.{row[-1]} h1:{row[-1] * 43}=\n" for row in rows)
+
+
+@each(
+    ("base", "ours", "theirs", "result"),
+    [
+        (("a1",), ("a1", "b1"), ("a1", "c1"), ("a1", "b1", "c1")),
+        (("a1",), ("a1", "c1"), ("a1", "b1"), ("a1", "b1", "c1")),  # sorted
+        (("a1", "z1"), ("a2", "z1"), ("a3", "z1"), ("a2", "a3", "z1")),  # one that is not needed changes nothing
+    ],
+)
+def test_checksums_are_joined(
+    base: tuple[str, ...], ours: tuple[str, ...], theirs: tuple[str, ...], result: tuple[str, ...]
+) -> None:
+    assert settled("x/go.sum", *(sums(*side) for side in (base, ours, theirs))) == (
+        sums(*result),
+        "union of checksums",
+    )
+
+
+@each(
+    ("ours", "theirs"),
+    [
+        ("b v1 h1:" + "1" * 43 + "=\n", "b v1 h1:" + "2" * 43 + "=\n"),  # a module with two contents
+        ("b v1 h1:" + "1" * 43 + "=\n", "c v1\n"),
+        ("b v1 h1:" + "1" * 43 + "=\n", "c v1 h1:1=\n"),
+    ],
+)
+def test_checksums_that_disagree_are_not_joined(ours: str, theirs: str) -> None:
+    assert settled("go.sum", "", ours, theirs) is None
+
+
+def test_a_lock_file_is_no_text_for_a_rule() -> None:
+    texts = ['{\n  "a": 1\n}\n', '{\n  "a": 1,\n  "b": 2\n}\n', '{\n  "a": 1,\n  "c": 3\n}\n']
+    assert settled("x.json", *texts) is not None
+    assert settled("web/package-lock.json", *texts) is None

@@ -27,7 +27,7 @@ from mudroom.session import Session
 from mudroom.session.order import Order
 from mudroom.session.project_session import held_if_possible, host_answers
 from mudroom.stage import disk
-from mudroom.typing import TYPE_CHECKING
+from mudroom.typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import argparse
@@ -136,16 +136,17 @@ Exit codes: why: 0 if something is refused, else 1; why -- COMMAND: 0; check: 0 
 _MODULES = {
     "check": "mudroom.cli.policy.check",
     "init": "mudroom.cli.policy.first_file",
+    "learn": "",
     "schema": "mudroom.cli.policy.first_file",
     "show": "mudroom.cli.policy.show",
     "trust": "mudroom.cli.policy.trust",
     "distrust": "mudroom.cli.policy.trust",
 }
-"""Action to the module that performs it."""
+"""Action to the module that performs it; empty: a row of the registry."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("what", choices=("why", "learn", *_MODULES), help="see the examples")
+    parser.add_argument("what", choices=("why", *_MODULES), help="see the examples")
     parser.add_argument(
         "about",
         nargs="?",
@@ -164,14 +165,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(args: argparse.Namespace, context: Context) -> int:
-    is_learning = args.what == "learn"
     wrong = args.forks or ([args.about] if args.about is not None and args.what not in ("why", "check") else [])
-    if not is_learning and (wrong or args.diff):
+    if args.what != "learn" and (wrong or args.diff):
         word = wrong[0] if wrong else "--diff"
         raise UsageError(f"mudroom policy {args.what} takes no {word!r}", "mudroom policy --help has examples")
-    if is_learning or args.what in _MODULES:
-        name = f"mudroom policy {args.what}"
-        module = part("policy", "learn", name) if is_learning else importlib.import_module(_MODULES[args.what])
+    if args.what in _MODULES:
+        name = _MODULES[args.what]
+        what = f"mudroom policy {args.what}"
+        module: Any = importlib.import_module(name) if name else part("policy", args.what, what)
         code: int = module.execute(args, context)
         return code
     if args.command is not None:

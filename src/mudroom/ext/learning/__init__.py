@@ -1,1 +1,1 @@
-"""What was answered in a project, as a policy file (``learn.py``)."""
+"""What was answered in a project, as a policy file (``cli.py``)."""

@@ -43,7 +43,6 @@ from mudroom.vault.store.store import Vault
 from mudroom.vault.turn import LOOK
 
 if TYPE_CHECKING:
-    from mudroom.core.confinement.limit import LimitReached
     from mudroom.core.network.flow import Flow
     from mudroom.sandbox.client.client import Running
     from mudroom.sandbox.limits.cgroup import Leaf
@@ -72,8 +71,6 @@ class Basis(NamedTuple):
     """Publish new entries in the fork's caches and return notes. Called when every process is gone."""
     remark: Callable[[list[str]], None]
     """Keep notes for the session's next result."""
-    reached: Callable[[], tuple[LimitReached, ...]]
-    """Return the limits that the sandbox's control group enforced."""
     end_live: Callable[[], None]
     """End the file tools' use of the mount. They wait until the resources are released."""
 
@@ -501,9 +498,8 @@ class SharedSandbox:
     def _journal_notes(self) -> None:
         """Journal the notes, because no command is left that could show them."""
         notes = [*self.notes, *self.held.notes]
-        reached = [limit._asdict() for limit in self.basis.reached()]
-        if notes or reached:
-            data = {"notes": notes, **({"limits": reached} if reached else {})}
+        if notes:
+            data = {"notes": notes}
             self.vault.journal.append("background_notes", self.fork.name, data, time=self.basis.clock())
 
     def _release(self) -> None:

@@ -114,7 +114,7 @@ def _read(
         if limit:
             yield from _of_run({"limits": [LimitReached("time", "killed", limit)._asdict()]})
         return
-    if kind in ("run", "background_notes"):
+    if kind == "run":
         yield from _of_run(data)
         return
     row = _of_flow(data, answers) if kind == "flow" else _of_approval(data)
@@ -224,11 +224,11 @@ def _shares(row: Learned) -> str:
     return f": {printable(shares)}" + ", …" * (len(most) > _MOST_FORKS)
 
 
-_KINDS = "flow", "approval", "run", "background", "background_end", "background_notes"
+_KINDS = "flow", "approval", "run", "background", "background_end"
 
 
 def _asks_or_limits(event: Event) -> bool:
-    return event.kind not in ("run", "background_notes") or '"limits"' in event.data
+    return event.kind != "run" or '"limits"' in event.data
 
 
 def execute(args: argparse.Namespace, context: Context) -> int:
