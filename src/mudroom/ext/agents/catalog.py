@@ -62,6 +62,14 @@ class Catalog:
         """Return the profile whose agent has this credential store, or None."""
         return next((profile for profile in map(self.profile, self.names()) if profile.store == store), None)
 
+    def of_homes(self, fork: bytes) -> list[AgentProfile]:
+        """Return the profiles of the agents that have worked in a fork with their stores. ``fork``: its directory."""
+        try:
+            stores = sorted(map(os.fsdecode, os.listdir(fork + b"/home")))
+        except FileNotFoundError:
+            return []
+        return [self.profile(store) for store in stores if self._path(store) is not None]
+
     def has(self, name: str) -> bool:
         return self.of_program(name) is not None
 

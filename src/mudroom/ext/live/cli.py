@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 
 from mudroom.cli.command.background import Keeper, hold, print_started
@@ -54,10 +53,8 @@ def _conversations(fork: Fork) -> Iterator[str]:
     agents = part_or_none("agents", "catalog") if fork.has_home else None
     if agents is None:
         return
-    catalog = agents.Catalog()
-    for name in sorted(os.listdir(fork.path + b"/home")):
-        profile = catalog.profile(os.fsdecode(name)) if os.fsdecode(name) in catalog.names() else None
-        if profile is not None and profile.continued:
+    for profile in agents.Catalog().of_homes(fork.path):
+        if profile.continued:
             words = " ".join((profile.programs[0], *profile.continued))
             yield f"{profile.name} goes on with its conversation: mudroom agent run --fork {fork.name} -- {words}"
 

@@ -327,7 +327,9 @@ def test_resources(peer: Stdio) -> None:
     peer.initialize()
     peer.call("bash", command="echo two >> a.txt; printf 'a\\377' > 'b in.bin'")
     uris = [row["uri"] for row in peer.ask("resources/list")["resources"]]
-    assert uris == ["mudroom:///changes", "mudroom:///journal", "mudroom:///files/a.txt", "mudroom:///files/b%20in.bin"]
+    files = ["mudroom:///files/a.txt", "mudroom:///files/b%20in.bin"]
+    assert uris == ["mudroom:///changes", "mudroom:///journal", "mudroom:///remarks", *files]
+    assert peer.ask("resources/read", uri=uris.pop(2))["contents"][0]["text"] == ""
     assert "+two" in peer.ask("resources/read", uri=uris[0])["contents"][0]["text"]
     events = peer.ask("resources/read", uri=uris[1])["contents"][0]["text"].splitlines()
     assert [json.loads(event)["kind"] for event in events] == ["fork", "run"]

@@ -13,7 +13,7 @@ from mudroom.cli.terminal.terminal import Terminal
 from mudroom.core.registry import part
 from mudroom.core.text.plural import counted
 from mudroom.core.tree.quote import show_words
-from mudroom.errors import CommandNotStarted, Refused, Unsupported, UsageError
+from mudroom.errors import CommandNotStarted, Unsupported, UsageError
 from mudroom.ext.remarks.core.prompt import FETCHED
 from mudroom.ext.remarks.session import Handing, Remarks, prompt_id
 from mudroom.policy.config import user_config
@@ -106,10 +106,10 @@ def agent_words(
 ) -> list[str]:
     """Return the words before the prompt, by the profile of the fork's agent. Raise UsageError if there is none."""
     catalog = part("agents", "catalog", "mudroom send").Catalog(user_config(environ))
-    own, homes = session.vault.fork(fork), session.vault.fork(fork).path + b"/home"
-    stores = [os.fsdecode(name) for name in sorted(os.listdir(homes))] if own.has_home else []
-    names = [agent] if agent else [own.agent] if own.agent in stores else stores
-    profiles = [catalog.profile(name) for name in names if agent or name in catalog.names()]
+    own = session.vault.fork(fork)
+    there = catalog.of_homes(own.path)
+    last = [one for one in there if one.name == own.agent]
+    profiles = [catalog.profile(agent)] if agent else last or there
     able = [one for one in profiles if (one.resumed if is_interactive else one.sent)]
     if len(able) == 1:
         profile = able[0]
@@ -117,7 +117,7 @@ def agent_words(
     if able:
         known = ", ".join(one.name for one in able)
         raise UsageError(f"{fork} has conversations with {known}", f"mudroom send {fork} --agent {able[0].name}")
-    who = f"{names[0]}'s profile has no words to go on" if profiles else f"{fork} has no conversation to go on"
+    who = f"{profiles[0].name}'s profile has no words to go on" if profiles else f"{fork} has no conversation to go on"
     raise UsageError(f"{who} with", f"mudroom send {fork} -- AGENT WORDS starts one with the prompt, --print prints it")
 
 
@@ -139,7 +139,7 @@ def _to_agent(words: list[str], remarks: Remarks, handing: Handing, context: Con
     quiet = context._replace(terminal=_Silent(context.environ)) if context.as_json else context
     try:
         code = int(agent.execute(args, quiet))
-    except (CommandNotStarted, Refused, Unsupported, UsageError):  # raised before the agent is started
+    except (CommandNotStarted, Unsupported, UsageError):  # raised before the agent is started
         handing.settle(None)
         raise
     result = args.result
