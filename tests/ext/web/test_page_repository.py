@@ -45,7 +45,7 @@ def test_it_stays_unless_it_is_chosen(place: Place, committed: None, site: Site,
 
 def test_one_of_its_files_stands_for_all_of_it(place: Place, committed: None, site: Site, page: Page) -> None:
     review(page, site)
-    page.get_by_role("button", name="Tree").click()
+    page.get_by_role("treeitem", name="Generated, vendored").locator("strong").click()
     box = page.get_by_role("checkbox", name="Apply .git/index").first
     box.check()
     page.get_by_role("checkbox", name="Apply .git/logs/HEAD").and_(page.locator(":checked")).first.wait_for()
