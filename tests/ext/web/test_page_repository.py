@@ -33,6 +33,7 @@ def committed(place: Place) -> None:
 
 def test_it_stays_unless_it_is_chosen(place: Place, committed: None, site: Site, page: Page) -> None:
     review(page, site)
+    page.get_by_role("button", name="Tree").click()
     assert not page.get_by_role("checkbox", name="Apply .git/", exact=True).is_checked()
     total = page.get_by_role("button", name="Apply 1 of ")
     total.wait_for()
@@ -44,6 +45,7 @@ def test_it_stays_unless_it_is_chosen(place: Place, committed: None, site: Site,
 
 def test_one_of_its_files_stands_for_all_of_it(place: Place, committed: None, site: Site, page: Page) -> None:
     review(page, site)
+    page.get_by_role("treeitem", name="Generated, vendored").locator("strong").click()
     box = page.get_by_role("checkbox", name="Apply .git/index").first
     box.check()
     page.get_by_role("checkbox", name="Apply .git/logs/HEAD").and_(page.locator(":checked")).first.wait_for()

@@ -31,8 +31,8 @@ IGNORED = b"\0"
 """The directory of the last heading, for all that git ignores. No path has a NUL."""
 _RISK = b"\0risk "
 """Begin of the directory of a risk's heading."""
-_UNKNOWN = FileRisk("later")
-"""Of a row without a risk, such as a repository."""
+_UNKNOWN = FileRisk("generated")
+"""Of a repository, which is applied on request."""
 
 
 def heading_of(risk: Risk) -> bytes:

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { byRisk, FOLDED, isMixed } from "../../../../src/mudroom/ext/web/page/order.js";
+import { byRisk, folded, isMixed } from "../../../../src/mudroom/ext/web/page/order.js";
 
 /** @param {string} path @param {string} risk @param {any} [more] @returns {any} */
 const row = (path, risk, more = {}) => ({ id: "id:" + path, path, change: "modified", added: 1, removed: 2, flags: [], source: "", risk, ...more });
@@ -16,9 +16,15 @@ test("what costs most comes first, and in a heading what has signs", () => {
 });
 
 test("what changes nothing is folded, and counted", () => {
-  assert.deepEqual(drawn(ROWS, FOLDED).slice(-2), ["  a", "Changes nothing, proven 1 +1 -2"]);
-  const items = byRisk(ROWS, FOLDED);
+  assert.deepEqual(drawn(ROWS, folded(ROWS)).slice(-2), ["  a", "Changes nothing, proven 1 +1 -2"]);
+  const items = byRisk(ROWS, folded(ROWS));
   assert.deepEqual(items.filter((one) => one.heading).map((one) => [one.position, one.among, one.open]), [[1, 4, true], [2, 4, true], [3, 4, true], [4, 4, false]]);
+});
+
+test("a repository's own files are folded", () => {
+  const own = row(".git/index", "generated", { flags: ["repository"] });
+  assert.deepEqual([...folded([...ROWS, own])], ["risk dull", "risk generated"]);
+  assert.deepEqual([...folded([...ROWS, own, row("a.min.js", "generated")])], ["risk dull"]);
 });
 
 test("there is an order only among several risks", () => {

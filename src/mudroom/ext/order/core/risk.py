@@ -39,7 +39,7 @@ RANKS: Mapping[Risk, int] = {risk: rank for rank, risk in enumerate(RISKS)}
 
 _URGENT = frozenset(
     ("executes-later", "protected", "secret", "leads-outside", "reduced-mode", "owner", "mode", "type", "work-tree",
-     "submodule", "new-repository", "repository")
+     "submodule", "new-repository")
 )  # fmt: skip
 _BY_KIND: Mapping[Kind, Risk] = {
     "vendored": "generated",
@@ -99,6 +99,8 @@ def rate_by_name(change: Change, tags: Sequence[str]) -> FileRisk:
         return FileRisk("later", (*([f"runs {change.runs}"] if change.runs else []), *_words(flags)), is_read=False)
     if kind == "tests" and change.staged is None and not change.moved_to:
         return FileRisk("weakened", ("a file of tests is deleted",), is_read=False)
+    if "repository" in tags:
+        return FileRisk("generated", ("the repository's own file: applied on request",), is_read=False)
     if "ignored" in tags:
         return FileRisk("generated", ("ignored by git",), is_read=False)
     if change.binary and kind not in ("prose", "vendored", "snapshots"):

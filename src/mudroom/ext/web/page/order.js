@@ -4,8 +4,11 @@ import { RISK_WORDS } from "./tables.js";
 /** @typedef {import("./tree.js").Row} Row */
 /** @typedef {import("./tree.js").Item} Item */
 
-/** The headings that are folded at first: what is proven to change nothing. */
-export const FOLDED = new Set(["risk dull"]);
+/** The headings that are folded at first: what is proven to change nothing, and what is only a repository's own files. @param {Row[]} rows */
+export function folded(rows) {
+  const generated = rows.filter((row) => riskOf(row) === "generated");
+  return new Set(["risk dull", ...(generated.length && generated.every((row) => row.flags.includes("repository")) ? ["risk generated"] : [])]);
+}
 
 /** @param {Row} row */
 const riskOf = (row) => (row.flags.includes("conflict") ? "conflict" : row.risk || "later");

@@ -16,7 +16,7 @@ import { useKeys } from "./keys.js";
 import { Lines } from "./list.js";
 import { useLoaded } from "./load.js";
 import { blocksOf, counted as countOf, extentOf, modeOf, ticked, wantBlocks, wantMode } from "./picked.js";
-import { byRisk, FOLDED, isMixed } from "./order.js";
+import { byRisk, folded as foldedRisks, isMixed } from "./order.js";
 import { counted } from "./plural.js";
 import { Pushes, useSent } from "./pushes.js";
 import { ofFile, Remarks, useRemarks } from "./remarks.js";
@@ -178,7 +178,7 @@ function Files({ project, fork, file, row, changes, moved, again, working, setWo
   const grown = useMemo(() => grow(listed, changes.roots), [listed]);
   const isRisk = mode === "risk" && isMixed(listed);
   const isTree = mode !== "flat";
-  const folded = useMemo(() => (isRisk ? FOLDED : repositories(grown)), [grown, isRisk]);
+  const folded = useMemo(() => (isRisk ? foldedRisks(listed) : repositories(grown)), [grown, isRisk]);
   const closed = useMemo(() => new Set([...folded, ...turned].filter((one) => folded.has(one) !== turned.has(one))), [folded, turned]);
   const items = useMemo(() => (isRisk ? byRisk(listed, closed) : isTree ? lines(grown, closed) : flat(listed)), [grown, isRisk, isTree, closed]);
   const first = useMemo(() => (isRisk && items.find((item) => item.row)?.row?.id) || firstOf(items), [items]);
