@@ -84,13 +84,13 @@ else:
             a, b, c, d, e, f, g, h, i, j, k, m, n, o, p, q, r, s, t: _new(_cls, (
             a, b, c, d, e, f, g, h, i, j, k, m, n, o, p, q, r, s, t
         )),
-        20: lambda _cls,
-            a, b, c, d, e, f, g, h, i, j, k, m, n, o, p, q, r, s, t, u: _new(_cls, (
-            a, b, c, d, e, f, g, h, i, j, k, m, n, o, p, q, r, s, t, u
-        )),
         21: lambda _cls,
             a, b, c, d, e, f, g, h, i, j, k, m, n, o, p, q, r, s, t, u, v: _new(_cls, (
             a, b, c, d, e, f, g, h, i, j, k, m, n, o, p, q, r, s, t, u, v
+        )),
+        22: lambda _cls,
+            a, b, c, d, e, f, g, h, i, j, k, m, n, o, p, q, r, s, t, u, v, w: _new(_cls, (
+            a, b, c, d, e, f, g, h, i, j, k, m, n, o, p, q, r, s, t, u, v, w
         )),
         24: lambda _cls,
             a, b, c, d, e, f, g, h, i, j, k, m, n, o, p, q, r, s, t, u, v, w, x, y: _new(_cls, (

@@ -21,6 +21,7 @@ from world import TOGETHER, Portraits, World, fast_place, portraits, why_impossi
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.both_users,
     if_namespaces,
     pytest.mark.skipif(bool(why_not_watched() or why_impossible(TOGETHER)), reason=why_not_watched()),
 ]

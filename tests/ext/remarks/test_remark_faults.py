@@ -32,7 +32,11 @@ from mudroom.ext.remarks.store import RemarkStore
 from mudroom.vault.store.fork import Fork
 from tiers import daily
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(why_impossible()), reason=why_impossible())]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.both_users,
+    pytest.mark.skipif(bool(why_impossible()), reason=why_impossible()),
+]
 
 MODES: dict[str, Callable[[int], Decider]] = {
     "killed before": lambda number: at(number, KILL_BEFORE),
