@@ -9,6 +9,7 @@ pytest.importorskip("textual", reason="the extra tui is not installed")
 from driving import Driver, drive
 
 from conftest import Place
+from mudroom.ext.remarks.session import Remarks
 
 EDIT = """
 sed -i 's/== 3/is not None/' tests/test_a.py
@@ -56,3 +57,33 @@ def test_what_costs_most_is_first_and_what_changes_nothing_is_folded(place: Plac
         assert not any("Weakened checks" in row for row in driver.listed())
 
     drive(place, "f", look, session=session)
+
+
+def test_files_with_remarks_that_were_sent_are_on_top(place: Place) -> None:
+    place.write("a.py", "x = g(1)\n")
+    place.write("README.md", "one\n")
+    session = place.session()
+    session.forks.new("f")
+    session.run([b"sh", b"-c", b"echo two >> README.md; sed -i s/1/2/ a.py"], fork="f")
+    remarks = Remarks(session, "f")
+    remarks.add(b"a.py", 1, 1, "not sent")
+    remarks.settle(remarks.add(b"a.py", 0, 0, "settled"))
+
+    def heads(driver: Driver) -> list[str]:
+        return [" ".join(row.strip("▌ ").split()[1:]) for row in driver.listed()]
+
+    async def before(driver: Driver) -> None:
+        await driver.until(lambda: driver.files.count)
+        assert heads(driver) == ["▾ Code 1", "~ a.py +1 -1", "▾ Prose 1", "~ README.md +1"]
+
+    async def after(driver: Driver) -> None:
+        await driver.until(lambda: driver.files.count)
+        assert heads(driver) == ["▾ Your remarks, sent 1", "~ README.md +1", "▾ Code 1", "~ a.py +1 -1"]
+
+    drive(place, "f", before, session=session)
+    (mine,) = (one.name for one in remarks.listed().unsent)
+    remarks.remove(mine)
+    remarks.add(b"README.md", 2, 2, "why?")
+    with remarks.handing("waiting") as handing:
+        handing.settle("sent")
+    drive(place, "f", after, session=session)

@@ -49,7 +49,7 @@ def test_a_remark_a_suggestion_a_round_and_what_is_new(place: Place, forked: tup
         return {"exit_code": 0}
 
     async def story(driver: Driver) -> None:
-        await driver.until(lambda: len(driver.listed()) == 2)
+        await driver.until(lambda: len(driver.listed()) == 4)
         await driver.to_file(b"code.py")
         await driver.press("tab")
         row = next(n for n, line in enumerate(driver.shown()) if "x_3 = None" in line)
@@ -107,7 +107,7 @@ def test_an_empty_remark_and_escape_keep_nothing(place: Place, forked: tuple[Ses
     session, fork = forked
 
     async def story(driver: Driver) -> None:
-        await driver.until(lambda: len(driver.listed()) == 2)
+        await driver.until(lambda: len(driver.listed()) == 4)
         await driver.to_file(b"code.py")
         await driver.press("r")
         await driver.until(lambda: isinstance(driver.app.screen, RemarkEditor) and driver.app.screen.focused)
@@ -131,7 +131,7 @@ def test_remarks_fit_the_terminal(place: Place, forked: tuple[Session, str], siz
     Remarks(session, fork).add(b"code.py", 3, 3, "a\x1b[2J\u202e" + "very long " * 30)
 
     async def story(driver: Driver) -> None:
-        await driver.until(lambda: len(driver.listed()) == 2)
+        await driver.until(lambda: len(driver.listed()) == 4)
         shown = await driver.ask("w", "Remarks about")
         assert "a\\x1b[2J\\u{202e}" in shown and "\x1b" not in shown
         await driver.ask("enter", "code.py:3")

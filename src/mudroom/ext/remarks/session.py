@@ -367,6 +367,14 @@ def notes_of(session: Session, fork: str, path: bytes) -> list[str]:
     return [next(remark_lines(one, listed.cut_off)) + ": " + first_line(one) for one in mine]
 
 
+def sent_paths(session: Session, fork: str) -> frozenset[bytes]:
+    """Return the paths with open remarks that were sent to the agent."""
+    remarks = RemarkStore(session.vault.fork(fork)).read().remarks.values()
+    return frozenset(
+        remark.place for remark in remarks if remark.path and remark.sent is not None and not remark.settled
+    )
+
+
 def prompt_id(prompt: str) -> str:
     """Return the text by which a prompt that was looked at is named."""
     return digest_of(prompt.encode())[:16]

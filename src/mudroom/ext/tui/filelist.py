@@ -82,6 +82,8 @@ class FileList(Pane):
         self.labels: Mapping[bytes, str] = {}
         """The names of the other projects in which the fork has changes, by path."""
         self.risks: Mapping[bytes, FileRisk] = {}
+        self.remarked: frozenset[bytes] = frozenset()
+        """Paths with open remarks that were sent."""
         self.by_risk = True
         self.folded: set[bytes] = {IGNORED, heading_of("dull")}
         self._items: Sequence[Item] = ()
@@ -111,7 +113,9 @@ class FileList(Pane):
 
     def _risk_of(self, item: Item) -> FileRisk:
         is_conflict = "conflict" in self.flags.get(item.path, ())
-        return FileRisk("conflict") if is_conflict else self.risks.get(item.change.path, _UNKNOWN)
+        if is_conflict:
+            return FileRisk("conflict")
+        return FileRisk("remark") if item.path in self.remarked else self.risks.get(item.change.path, _UNKNOWN)
 
     def turn(self) -> None:
         """Group by risk, or by directory."""

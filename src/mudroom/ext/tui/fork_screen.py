@@ -96,6 +96,7 @@ class ForkScreen(Screen[None], inherit_bindings=False):
                 item.path: flags_of(item, seen.tags.get(item.change.path, ()), seen.decided) for item in seen.items
             }
             self.files.labels, self.files.risks = seen.labels, seen.risks
+            self.files.remarked = seen.remarked
         self.files.picks, self.files.seen = self.selection.picks, self.marks.by_path()
         self.files.show_items(self.listed)
         self.show_top()

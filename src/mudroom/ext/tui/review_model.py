@@ -21,7 +21,7 @@ from mudroom.core.tree.stack import Checkpoint
 from mudroom.errors import ForkMoved, MudroomError, ProjectClosed
 from mudroom.ext.order.core.risk import FileRisk
 from mudroom.ext.order.reader import risks_of
-from mudroom.ext.remarks.session import notes_of
+from mudroom.ext.remarks.session import notes_of, sent_paths
 from mudroom.ext.review.activity import DroppedChanges, preview, roll_back
 from mudroom.ext.review.parts import read_parts
 from mudroom.ext.review.roots import ReviewRoot, drift_of, options_of_choice, root_of, roots_of
@@ -86,6 +86,8 @@ class SeenFork(NamedTuple):
     """The names of the other projects in which the fork has changes, by path."""
     risks: Mapping[bytes, FileRisk] = {}
     """By change path."""
+    remarked: frozenset[bytes] = frozenset()
+    """Paths with open remarks that were sent."""
 
     @property
     def decided(self) -> dict[bytes, bool]:
@@ -152,6 +154,7 @@ class ReviewModel(SessionCalls):
             tuple(self.session.held_effects(self.fork)),
             reviewed.labels,
             risks_of(self.session, self.fork),
+            sent_paths(self.session, self.fork),
         )
 
     def _conflicts(self) -> list[ForkConflict]:

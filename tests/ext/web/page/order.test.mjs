@@ -15,6 +15,12 @@ test("what costs most comes first, and in a heading what has signs", () => {
   assert.deepEqual(drawn(ROWS), ["Conflicts 1 +1 -2", "  e", "Runs later, more rights 1 +1 -2", "  d", "Code 2 +2 -4", "  c", "  a", "Changes nothing, proven 1 +1 -2", "  b/z"]);
 });
 
+test("files with remarks that were sent come behind the conflicts", () => {
+  const items = byRisk(ROWS, new Set(), new Set(["id:a", "id:e"]));
+  assert.deepEqual(items.slice(0, 4).map((one) => one.name), ["Conflicts", "e", "Your remarks, sent", "a"]);
+  assert.equal(isMixed([row("a", "code"), row("b", "code")], new Set(["id:b"])), true);
+});
+
 test("what changes nothing is folded, and counted", () => {
   assert.deepEqual(drawn(ROWS, folded(ROWS)).slice(-2), ["  a", "Changes nothing, proven 1 +1 -2"]);
   const items = byRisk(ROWS, folded(ROWS));

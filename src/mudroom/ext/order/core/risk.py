@@ -22,9 +22,10 @@ from mudroom.ext.order.core.sign import Sign, signs_of
 from mudroom.ext.order.core.weakened import weakened
 from mudroom.typing import Literal, NamedTuple
 
-Risk = Literal["conflict", "later", "weakened", "code", "settings", "tests", "prose", "generated", "dull"]
+Risk = Literal["conflict", "remark", "later", "weakened", "code", "settings", "tests", "prose", "generated", "dull"]
 RISKS: Mapping[Risk, str] = {
     "conflict": "Conflicts",
+    "remark": "Your remarks, sent",
     "later": "Runs later, more rights",
     "weakened": "Weakened checks",
     "code": "Code",

@@ -6,22 +6,24 @@ import { RISK_WORDS } from "./tables.js";
 
 /** The headings that are folded at first: what is proven to change nothing, and what is only a repository's own files. @param {Row[]} rows */
 export function folded(rows) {
-  const generated = rows.filter((row) => riskOf(row) === "generated");
+  const generated = rows.filter((row) => riskOf(row, NONE) === "generated");
   return new Set(["risk dull", ...(generated.length && generated.every((row) => row.flags.includes("repository")) ? ["risk generated"] : [])]);
 }
 
-/** @param {Row} row */
-const riskOf = (row) => (row.flags.includes("conflict") ? "conflict" : row.risk || "later");
+const NONE = /** @type {ReadonlySet<string>} */ (new Set());
 
-/** Whether there is anything to order. @param {Row[]} rows */
-export const isMixed = (rows) => rows.some((row) => riskOf(row) !== riskOf(rows[0]));
+/** @param {Row} row @param {ReadonlySet<string>} remarked ids of files with open remarks that were sent */
+const riskOf = (row, remarked) => (row.flags.includes("conflict") ? "conflict" : remarked.has(row.id) ? "remark" : row.risk || "later");
 
-/** The visible lines: a heading for each risk, below it its files. @param {Row[]} rows @param {ReadonlySet<string>} closed keys of headings @returns {Item[]} */
-export function byRisk(rows, closed) {
+/** Whether there is anything to order. @param {Row[]} rows @param {ReadonlySet<string>} [remarked] */
+export const isMixed = (rows, remarked = NONE) => rows.some((row) => riskOf(row, remarked) !== riskOf(rows[0], remarked));
+
+/** The visible lines: a heading for each risk, below it its files. @param {Row[]} rows @param {ReadonlySet<string>} closed keys of headings @param {ReadonlySet<string>} [remarked] as for `riskOf` @returns {Item[]} */
+export function byRisk(rows, closed, remarked = NONE) {
   /** @type {Map<string, Row[]>} */
   const groups = new Map();
   for (const row of rows) {
-    const risk = riskOf(row);
+    const risk = riskOf(row, remarked);
     const group = groups.get(risk);
     if (group) group.push(row);
     else groups.set(risk, [row]);

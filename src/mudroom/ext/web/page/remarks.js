@@ -39,6 +39,9 @@ export function useRemarks(project, fork) {
   }, [path, data, error, draft, only]);
 }
 
+/** The ids of files with open remarks that were sent. @param {ReturnType<typeof useRemarks>} remarks @returns {ReadonlySet<string>} */
+export const sentIn = ({ data }) => new Set((data?.remarks ?? []).filter((/** @type {Remark} */ one) => !one.settled && !one.unsent).map((/** @type {Remark} */ one) => one.id));
+
 /** The remarks of one file. @param {ReturnType<typeof useRemarks>} remarks @param {any} row @returns {FileRemarks | null} */
 export function ofFile(remarks, row) {
   if (!row) return null;

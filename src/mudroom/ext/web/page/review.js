@@ -19,7 +19,7 @@ import { blocksOf, counted as countOf, extentOf, modeOf, ticked, wantBlocks, wan
 import { byRisk, folded as foldedRisks, isMixed } from "./order.js";
 import { counted } from "./plural.js";
 import { Pushes, useSent } from "./pushes.js";
-import { ofFile, Remarks, useRemarks } from "./remarks.js";
+import { ofFile, Remarks, sentIn, useRemarks } from "./remarks.js";
 import { toFork, toProject } from "./route.js";
 import { kept, ofTab } from "./store.js";
 import { inPart, saidOf } from "./telling.js";
@@ -176,11 +176,12 @@ function Files({ project, fork, file, row, changes, moved, again, working, setWo
   const isNew = useCallback((/** @type {any} */ row) => !remarks.since || remarks.data?.new.includes(row.id), [remarks]);
   const listed = useMemo(() => sifted(rows, typed, filters).filter(isNew), [rows, typed, filters, isNew]);
   const grown = useMemo(() => grow(listed, changes.roots), [listed]);
-  const isRisk = mode === "risk" && isMixed(listed);
+  const remarked = useMemo(() => sentIn(remarks), [remarks]);
+  const isRisk = mode === "risk" && isMixed(listed, remarked);
   const isTree = mode !== "flat";
   const folded = useMemo(() => (isRisk ? foldedRisks(listed) : repositories(grown)), [grown, isRisk]);
   const closed = useMemo(() => new Set([...folded, ...turned].filter((one) => folded.has(one) !== turned.has(one))), [folded, turned]);
-  const items = useMemo(() => (isRisk ? byRisk(listed, closed) : isTree ? lines(grown, closed) : flat(listed)), [grown, isRisk, isTree, closed]);
+  const items = useMemo(() => (isRisk ? byRisk(listed, closed, remarked) : isTree ? lines(grown, closed) : flat(listed)), [grown, isRisk, isTree, closed, remarked]);
   const first = useMemo(() => (isRisk && items.find((item) => item.row)?.row?.id) || firstOf(items), [items]);
   const current = file && (rows.length < changes.total || rows.some((/** @type {any} */ one) => one.id === file)) ? file : first;
   const [folder, setFolder] = useState(""); // the directory at the cursor; empty: a file

@@ -30,6 +30,7 @@ export const ANSWERED = {
 /** Headings of the list by risk, the costliest first (ext/order/core/risk.py). @type {Record<string, string>} */
 export const RISK_WORDS = {
   conflict: "Conflicts",
+  remark: "Your remarks, sent",
   later: "Runs later, more rights",
   weakened: "Weakened checks",
   code: "Code",
