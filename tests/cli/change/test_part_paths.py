@@ -103,3 +103,40 @@ def test_what_an_undo_leaves_in_the_home_is_decided(place: Place, lib: Path) -> 
     mudroom(place, "apply", "--yes", "undo-u1")
     assert (place.home / ".rc").read_text() == "a\n"
     assert os.listdir(place.home / "code/project") == ["here"]
+
+
+def test_two_states_are_compared_in_all_parts(place: Place, lib: Path) -> None:
+    staged(place, lib)
+    name = fork(place)
+    mudroom(place, "checkpoint", "--fork", name, "cp")
+    assert mudroom(place, "diff", f"{name}@cp", name) == ""
+    mudroom(place, "exec", "--fork", name, "--", "sh", "-c", "echo d > ~/.rc; echo three > ../../../lib/code")
+    out = mudroom(place, "diff", f"{name}@cp", name)
+    assert [line for line in out.splitlines() if line[:1] in "#-+" and line[:3] not in ("---", "+++")] == [
+        "# in your home:",
+        "-b",
+        "+d",
+        f"# in {lib}:",
+        "-two",
+        "+three",
+    ]
+    stat = mudroom(place, "diff", f"{name}@cp", name, "--stat", "~/.rc")
+    assert (" in your home:" in stat, ".rc" in stat, str(lib) in stat) == (True, True, False)
+    found = json.loads(mudroom(place, "diff", f"{name}@cp", name, "--json"))
+    assert (
+        found["changes"]["files"],
+        [[row["path"] for row in each["changes"]["files"]] for each in found["roots"]],
+    ) == (
+        [],
+        [[".rc"], ["code"]],
+    )
+
+
+def test_a_fork_without_a_part_has_no_changes_there(place: Place, lib: Path) -> None:
+    staged(place, lib)
+    name = fork(place)
+    mudroom(place, "fork", "new", "other")
+    out = mudroom(place, "diff", "other", name)
+    assert ("+mine" in out, "+two" in out, "+c" in out) == (True, True, True)
+    out = mudroom(place, "diff", name, "other", "~/.made")
+    assert ("-mine" in out, "-c" in out) == (False, True)

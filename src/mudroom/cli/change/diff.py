@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 
 from mudroom.cli.change.agent_settings import changed_settings, section
 from mudroom.cli.change.part_paths import NamedPart, named_parts
@@ -21,7 +22,7 @@ from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.pager import page
 from mudroom.core.network.push import EFFECTS, push_lines, push_to_json
 from mudroom.core.registry import part
-from mudroom.core.result import RootResult, changes_to_json
+from mudroom.core.result import RootResult, changes_to_json, path_fields
 from mudroom.core.text.linediff import unified_diff
 from mudroom.core.text.plural import counted
 from mudroom.core.tree.change import Change, Changeset, counted_changes, summarise
@@ -312,13 +313,53 @@ def _by_risk(parts: Sequence[NamedPart], is_own: Callable[[Change], bool]) -> It
 
 
 def _compare(session: Session, old: str, new: str, words: list[str], context: Context, *, stat: bool = False) -> int:
-    paths = project_paths(words, session)
-    with session.forks.compare(old, new) as comparison:
-        changeset = comparison.changeset
-        chosen = _chosen(changeset, paths)
+    with ExitStack() as opened:
+        rows = []
+        for one, *sides in _compared_parts(session, old, new, words):
+            comparison = opened.enter_context(one.session.forks.compare(*sides))
+            rows.append((one, comparison, _chosen(comparison.changeset, one.paths)))
         if context.as_json:
-            changes = changes_to_json(changeset._replace(changes=tuple(chosen)))
-            context.terminal.out(json.dumps({"schema": "mudroom.diff/1", "old": old, "new": new, "changes": changes}))
-        else:
-            page(_stat(chosen, session.changes.ignored(chosen)) if stat else comparison.lines(chosen), context)
+            told: dict[bytes, Any] = {
+                one.root: changes_to_json(comparison.changeset._replace(changes=tuple(chosen)))
+                for one, comparison, chosen in rows
+            }
+            report = {
+                "schema": "mudroom.diff/1",
+                "old": old,
+                "new": new,
+                "changes": told.pop(b"", changes_to_json(Changeset())),
+            }
+            report["roots"] = [{**path_fields(root), "changes": changes} for root, changes in told.items()]
+            context.terminal.out(json.dumps(report))
+            return 0
+
+        def lines() -> Iterator[bytes]:
+            for one, comparison, chosen in rows:
+                if one.root and chosen:
+                    yield b" in %s:\n" % one.label.encode() if stat else b"# in %s:\n" % one.label.encode()
+                if stat and (chosen or not one.root):
+                    yield from _stat(chosen, one.session.changes.ignored(chosen))
+                elif not stat:
+                    yield from comparison.lines(chosen)
+
+        page(lines(), context)
     return 0
+
+
+def _compared_parts(session: Session, old: str, new: str, words: list[str]) -> list[tuple[NamedPart, str, str]]:
+    """Return the parts of two states, with the states as they are named there. A fork without a part in a project has
+    changed nothing there."""
+    forks = [side.partition("@")[0] for side in dict.fromkeys((old, new)) if side not in ("base", "now")]
+    found: dict[bytes, NamedPart] = {}
+    names: dict[tuple[str, bytes], str] = {}
+    for fork in forks:
+        names |= {(fork, one.root): one.name for one in named_parts(session, fork, [])}
+        found = {one.root: one for one in named_parts(session, fork, words)} | found
+
+    def side(state: str, root: bytes) -> str:
+        fork, at, point = state.partition("@")
+        own = names.get((fork, root), "")
+        return f"{own}{at}{point}" if own else state if state == "now" else "base"
+
+    parts = found.values() or [NamedPart(session, "", project_paths(words, session))]
+    return [(one, side(old, one.root), side(new, one.root)) for one in parts]
