@@ -33,7 +33,7 @@ def test_a_sign(reason: str, line: str, other: str) -> None:
 
 
 def test_each_row_has_examples() -> None:
-    rows = [row.split(" | ")[0] for table in ("review_signs", "weakened") for row in read_table(table)]
+    rows = [row.split(" | ")[0] for table in ("review_signs", "weakened_checks") for row in read_table(table)]
     assert rows == [reason for reason, _line, _other in ROWS]
 
 

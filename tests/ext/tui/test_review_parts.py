@@ -45,6 +45,7 @@ def test_the_parts_are_chosen_applied_and_undone_by_keys(place: Place, lib: Path
     code, tool = os.fsencode(lib / "code"), os.fsencode(place.home / ".tool/bin/tool")
 
     async def script(driver: Driver) -> None:
+        await driver.press("o")
         named = [row[4:].split() for row in driver.listed()]
         assert named.pop(5)[1].endswith("/lib/")
         assert named == [

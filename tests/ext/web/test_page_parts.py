@@ -53,6 +53,7 @@ def names(page: Page) -> list[str]:
 def test_chosen_applied_and_undone(place: Place, site: Site, lib: Path, page: Page) -> None:
     before = listing(lib), listing(place.project), (place.home / ".bashrc").read_text()
     review(place, site, page, 1280)
+    page.get_by_role("button", name="Tree", exact=True).click()
     assert names(page) == ["p", "your home", ".tool/", "tool", ".bashrc", str(lib), "code"]
     tree = page.get_by_role("tree", name="Changed files")
     tree.focus()

@@ -62,7 +62,7 @@ def desk(place: Place) -> Desk:
 
 
 def test_the_table_has_the_tools_that_were_promised() -> None:
-    names = "bash read write edit multi_edit list glob grep diff status drop_held checkpoint rollback forks why"
+    names = "bash read write edit multi_edit list glob grep diff status drop_held checkpoint rollback forks remarks why"
     assert sorted(TOOLS) == sorted(names.split())
     for tool in TOOLS.values():
         assert tool.description and tool.title

@@ -90,7 +90,7 @@ class _LineRow(NamedTuple):
 
 @cache
 def _rows() -> tuple[_LineRow, ...]:
-    rows = (row.split(" | ", 2) for row in read_table("weakened"))
+    rows = (row.split(" | ", 2) for row in read_table("weakened_checks"))
     return tuple(_LineRow(reason, where == "added", re.compile(pattern.strip())) for reason, where, pattern in rows)
 
 
