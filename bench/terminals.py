@@ -120,7 +120,9 @@ def main(argv: Sequence[str]) -> int:
             stop(directory)  # it is in the group of the command that has started it
     print(f"{len(pairs) - len(lost)} of {len(pairs)} by a keeper; {len(seen)} keepers, {most / 1e6:.1f} MB at most")
     print("\n".join(lost))
-    return 1 if lost or most > MOST else 0
+    if not seen:  # also where the program is not the client that knows MUDROOM_KEEPER=only
+        print(f"no keeper was seen: is {program()[0]} the installed client? dev/native builds it")
+    return 1 if lost or not seen or most > MOST else 0
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ def test_after_an_apply_that_changed_nothing_the_files_are_there_again(place: Pl
     place.write("f", "ours\n")
     page.goto(site.address("f", "try-1", "review"))
     for _twice in range(2):
-        page.get_by_role("button", name="Apply all 1").click()
+        page.get_by_role("button", name="Apply 0 of 1").click()
         page.get_by_role("dialog").get_by_role("button", name="Apply", exact=True).click()
         page.get_by_text("1 conflict left").wait_for()
         page.get_by_role("button", name="Go on").click()

@@ -36,6 +36,7 @@ def is_in_sight(page: Page, part: Locator) -> bool:
 def test_a_repository_is_closed_at_first(project: Place, site: Site, page: Page) -> None:
     staged(project, f"echo two >> src/a.py; {GIT} commit -qam second")
     review(page, site)
+    page.get_by_role("button", name="Tree", exact=True).click()
     page.get_by_role("heading", level=2, name="src/a.py").wait_for()
     assert page.get_by_role("treeitem").count() == 3, "the repository, src and the file"
     page.get_by_role("treeitem").filter(has_text=".git").locator(".name").click()

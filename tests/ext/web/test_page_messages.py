@@ -141,7 +141,7 @@ def test_the_keyboard_is_not_under_them(busy: Site, open_page: OpenPage) -> None
     page.keyboard.press("Enter")
     page.locator(".toast").wait_for()
     page.wait_for_function(f"() => !['', '0px'].includes({TOLD})")
-    assert page.evaluate("() => document.activeElement.textContent").startswith("Undo")
+    assert page.evaluate("() => document.activeElement.textContent").strip().startswith("Undo")
     bottom = page.evaluate("() => document.activeElement.getBoundingClientRect().bottom")
     assert bottom <= page.evaluate("() => document.querySelector('.toasts').getBoundingClientRect().top") + 1
 

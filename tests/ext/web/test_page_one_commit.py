@@ -83,6 +83,7 @@ def test_what_does_not_go_with_it(project: Place, site: Site, page: Page) -> Non
     page.get_by_role("checkbox", name="As one commit").check()
     page.get_by_role("textbox", name="Message of the commit").fill("second")
     assert backups.is_disabled() and not backups.is_checked()
+    page.get_by_role("button", name="Tree", exact=True).click()
     repository = page.get_by_role("checkbox", name="Apply .git").first
     repository.check()
     page.get_by_text("A repository is chosen: it cannot be part of a commit.").wait_for()

@@ -9,6 +9,7 @@ test("addresses of views", () => {
   assert.deepEqual(routeOf("#/new"), { view: "new" });
   assert.deepEqual(routeOf("#/visit/a.b.localhost%3A8765%2Fx"), { view: "visit", to: "a.b.localhost:8765/x" });
   assert.deepEqual(routeOf("#/p/one"), { view: "project", project: "one" });
+  assert.deepEqual(routeOf("#/p/one/"), { view: "project", project: "one" });
   assert.deepEqual(routeOf("#/p/one/watch"), { view: "watch", project: "one" });
   assert.deepEqual(routeOf("#/p/one/f/two"), { view: "review", project: "one", fork: "two" });
   assert.deepEqual(routeOf("#/p/one/f/two/review/YS_-"), { view: "review", project: "one", fork: "two", file: "YS_-" });

@@ -7,7 +7,7 @@ export const ROUTES = [
   [/^\/?$/, "home"],
   [/^\/new$/, "new"],
   [/^\/visit\/(?<to>[^/]+)$/, "visit"],
-  [/^\/p\/(?<project>[^/]+)$/, "project"],
+  [/^\/p\/(?<project>[^/]+)\/?$/, "project"],
   [/^\/p\/(?<project>[^/]+)\/watch$/, "watch"],
   [/^\/p\/(?<project>[^/]+)\/try\/(?<tried>[^/]+)(?:\/(?<file>[\w-]+))?$/, "try"],
   [/^\/p\/(?<project>[^/]+)\/f\/(?<fork>[^/]+)(?:\/review(?:\/(?<file>[\w-]+))?)?$/, "review"],
