@@ -18,7 +18,7 @@ from mudroom.core.confinement.cache_place import CACHES
 from mudroom.core.confinement.spec import Bind, Overlay, StagedRoot
 from mudroom.core.result import RootResult
 from mudroom.core.tree.credential_stores import store_places
-from mudroom.core.tree.path import ancestors, show
+from mudroom.core.tree.path import ancestors, is_below, show
 from mudroom.errors import ForkGone, MudroomError, Unsupported, UsageError
 from mudroom.sandbox.host.home import HiddenHome, hidden_in_home
 from mudroom.session.forks import use_of
@@ -31,6 +31,7 @@ from mudroom.stage.views.overlay import OverlayView
 from mudroom.stage.views.preflight import keeps_marks, mounts, no_overlay, spanned
 from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
 from mudroom.vault.forks.collection import CollectedCommand, gather, shown_view, with_objects
+from mudroom.vault.forks.flatten import unstack
 from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.forks.ties import ROOTS, Tie, tie, ties_of
 from mudroom.vault.moment import command_start
@@ -131,6 +132,8 @@ class StagedRoots:
         """Make the directories of the mounts, anew for each attempt to run the command. Return the mounts."""
         self.close()
         for part in self._parts:
+            if part.fork.state.layers and is_below(part.vault.path, part.vault.source):
+                unstack(part.vault, part.fork)
             opened = self._open.enter_context(OpenFork(part.vault, part.fork))
             view = shown_view(part.vault, part.fork, opened, "overlay", None)
             assert isinstance(view, OverlayView)

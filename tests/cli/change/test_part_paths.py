@@ -140,3 +140,28 @@ def test_a_fork_without_a_part_has_no_changes_there(place: Place, lib: Path) -> 
     assert ("+mine" in out, "+two" in out, "+c" in out) == (True, True, True)
     out = mudroom(place, "diff", name, "other", "~/.made")
     assert ("-mine" in out, "-c" in out) == (False, True)
+
+
+def test_a_home_that_holds_mudrooms_own_state(place: Place, lib: Path) -> None:
+    """As it is by default: the layers of the home's part lie in the home, and overlayfs takes none of them as a lower
+    directory beside it. Each agent's command that changes something is preceded by a checkpoint."""
+    env = environment(place) | {"MUDROOM_STATE": str(place.home / ".local/state/mudroom")}
+
+    def told(*words: str) -> str:
+        ran = run([*words], cwd=place.project, env=env)
+        assert ran.returncode == 0, (words, ran.stdout, ran.stderr)
+        return ran.stdout
+
+    told("exec", "--home", "--fork", "f", "--", "sh", "-ec", "mkdir ~/.t; echo 1 > ~/.t/v; echo b > ~/.rc")
+    for script in ("echo 2 > ~/.t/v; rm ~/.rc", "echo c > ~/.rc; rm -r ~/.t", "mkdir ~/.t; echo 3 > ~/.t/w"):
+        told("exec", "--fork", "f", "--", "sh", "-ec", script)
+    assert told("exec", "--fork", "f", "--", "sh", "-c", "cat ~/.rc; ls ~/.t") == "c\nw\n"
+    points = [row["checkpoint"] for row in json.loads(told("checkpoint", "--fork", "f", "--json"))["checkpoints"]]
+    told("fork", "new", "g", "--from", "f")
+    told("rollback", "--fork", "f", points[2])
+    assert told("exec", "--fork", "f", "--", "sh", "-c", "cat ~/.t/v; ls ~/.rc 2>/dev/null || echo none") == "2\nnone\n"
+    assert told("exec", "--fork", "g", "--", "sh", "-c", "cat ~/.rc; ls ~/.t") == "c\nw\n"
+    told("apply", "--yes", "g")
+    assert ((place.home / ".rc").read_text(), os.listdir(place.home / ".t")) == ("c\n", ["w"])
+    told("undo")
+    assert ((place.home / ".rc").read_text(), (place.home / ".t").exists()) == ("a\n", False)

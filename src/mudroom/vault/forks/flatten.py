@@ -13,8 +13,12 @@ from mudroom.core.tree import stack
 from mudroom.stage.layers.flatten import flatten
 from mudroom.stage.layers.shown import carry
 from mudroom.stage.originals.original import Originals
+from mudroom.vault.forks.copy_layer import as_in_layer
+from mudroom.vault.moment import present
+from mudroom.vault.record import save
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
+from mudroom.vault.sync import sync_all, sync_directory
 
 DEEP = 24
 """With more sealed layers than this, the lower ones are merged."""
@@ -54,6 +58,34 @@ def merge_if_deep(vault: Vault, fork: Fork) -> None:
     """
     if is_deep(fork):
         use_merged_layer(fork, merge_lowest(vault, fork))
+
+
+def unstack(vault: Vault, fork: Fork) -> None:
+    """Let a fork at rest have one writable layer with all its changes, and no sealed ones. Hold its lock.
+
+    A lower directory of an overlay must not lie in another one (ELOOP: ovl_check_layer, fs/overlayfs/super.c), as the
+    layers lie in the user's home. The writable one may.
+    """
+    state, name = fork.state, vault.new_layer()
+    place, layers = vault.layer(name), [vault.layer(layer) for layer in (*state.layers, state.upper)]
+    try:
+        os.mkdir(place + b"/tree", 0o700)
+        trees = [layer + b"/tree" for layer in reversed(layers) if os.path.lexists(layer + b"/tree")]
+        flatten(trees, place + b"/tree", copying=True)
+        merge_originals(layers, place)
+        carry(layers[::-1], place)
+        sync_all(vault.path)
+    except BaseException:
+        vault.throw_away(place)
+        raise
+    # If cut off from here on, the changes are collected again. Without a boot no command counts as cut off by a crash.
+    fork.begin(present()._replace(boot=0), durable=True)
+    if (record := fork.record) is not None:
+        save(fork.record_path, as_in_layer(record, place + b"/tree", fork.shown), durable=True)
+    fork.save(state._replace(upper=name, layers=()))
+    fork.end()
+    sync_directory(fork.path)
+    vault.throw_away(layers[-1])
 
 
 def merge_originals(
