@@ -141,7 +141,7 @@ def test_a_running_command_holds_few_descriptors(place: Place) -> None:
     held = len(os.listdir("/proc/self/fd")) - before
     for command in running:
         command.end(0.0)
-    assert held / len(running) <= PER_COMMAND
+    assert held <= (len(running) + 1) * PER_COMMAND, "one more: a sandbox that is made ahead"
 
 
 @pytest.mark.usefixtures("open_files")

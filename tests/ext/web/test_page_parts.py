@@ -58,6 +58,7 @@ def test_chosen_applied_and_undone(place: Place, site: Site, lib: Path, page: Pa
     tree = page.get_by_role("tree", name="Changed files")
     tree.focus()
     page.keyboard.press("Home")
+    comes(page, page.get_by_role("heading", level=2).first.inner_text, "p")
     for _line in range(3):
         page.keyboard.press("ArrowDown")
     comes(page, page.get_by_role("heading", level=2).first.inner_text, f"{place.home}/.tool/tool")
