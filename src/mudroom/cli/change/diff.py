@@ -22,7 +22,7 @@ from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.pager import page
 from mudroom.core.network.push import EFFECTS, push_lines, push_to_json
 from mudroom.core.registry import part
-from mudroom.core.result import RootResult, changes_to_json, path_fields
+from mudroom.core.result import RootResult, changes_to_json
 from mudroom.core.text.linediff import unified_diff
 from mudroom.core.text.plural import counted
 from mudroom.core.tree.change import Change, Changeset, counted_changes, summarise
@@ -319,17 +319,13 @@ def _compare(session: Session, old: str, new: str, words: list[str], context: Co
             comparison = opened.enter_context(one.session.forks.compare(*sides))
             rows.append((one, comparison, _chosen(comparison.changeset, one.paths)))
         if context.as_json:
-            told: dict[bytes, Any] = {
-                one.root: changes_to_json(comparison.changeset._replace(changes=tuple(chosen)))
-                for one, comparison, chosen in rows
-            }
-            report = {
-                "schema": "mudroom.diff/1",
-                "old": old,
-                "new": new,
-                "changes": told.pop(b"", changes_to_json(Changeset())),
-            }
-            report["roots"] = [{**path_fields(root), "changes": changes} for root, changes in told.items()]
+            told = [
+                RootResult(one.root, one.label, one.session.is_home, compared.changeset._replace(changes=tuple(chosen)))
+                for one, compared, chosen in rows
+            ]
+            own = next((part.changeset for part in told if not part.path), Changeset())
+            report: dict[str, Any] = {"schema": "mudroom.diff/1", "old": old, "new": new}
+            report |= {"changes": changes_to_json(own), "roots": [part.as_json() for part in told if part.path]}
             context.terminal.out(json.dumps(report))
             return 0
 

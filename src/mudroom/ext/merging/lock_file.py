@@ -26,7 +26,7 @@ from mudroom.core.tree.quote import show_words
 from mudroom.errors import MudroomError, SideMoved
 from mudroom.ext.merging.rule import read_json, read_toml
 from mudroom.session.session import Session
-from mudroom.typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from mudroom.typing import Any, Literal, NamedTuple
 from mudroom.vault.apply.conflict import ForkConflict
 from mudroom.vault.apply.landing import (
     LandingPlan,
@@ -39,9 +39,6 @@ from mudroom.vault.apply.landing import (
 from mudroom.vault.apply.rehearsal import rehearse
 from mudroom.vault.conflict.reconciliation import LIMIT
 from mudroom.vault.conflict.resolution import load_resolutions, version_of
-
-if TYPE_CHECKING:
-    pass
 
 LONGEST = 600.0
 """Seconds that a command may take."""
