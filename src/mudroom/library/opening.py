@@ -6,8 +6,13 @@ import os
 from collections.abc import Mapping, Sequence
 
 from mudroom.core.known_agents import agent_cards
+from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
 from mudroom.library.argument import (
+    NetworkMode,
+    StrPath,
+    ViewMode,
+    Word,
     directory_of,
     environment_of,
     hosts_of,
@@ -16,15 +21,10 @@ from mudroom.library.argument import (
     variables_of,
     word_of,
 )
-from mudroom.library.question import command_approver, set_approvers
+from mudroom.library.question import Ask, command_approver, set_approvers
 from mudroom.library.room import Room
 from mudroom.session.project_session import open_project, with_shown
-from mudroom.typing import TYPE_CHECKING, TypedDict, Unpack
-
-if TYPE_CHECKING:
-    from mudroom.core.settings import Settings
-    from mudroom.library.argument import NetworkMode, StrPath, ViewMode, Word
-    from mudroom.library.question import Ask
+from mudroom.typing import TypedDict, Unpack
 
 
 class RoomOptions(TypedDict, total=False):

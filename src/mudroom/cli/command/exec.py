@@ -234,14 +234,13 @@ def _print_piece(stream: str, data: bytes, context: Context) -> None:
     """Print a JSON line for a piece of output: its text, and its bytes too if they are not valid UTF-8. A character may
     be split between pieces."""
     import base64
-    import json
 
     row = {"schema": "mudroom.output/1", "stream": stream, "data": data.decode("utf-8", "replace")}
     try:
         data.decode("utf-8")
     except UnicodeDecodeError:
         row["data_base64"] = base64.b64encode(data).decode()
-    context.terminal.out(json.dumps(row))
+    context.terminal.json(row)
 
 
 def _print_outcome(

@@ -23,7 +23,6 @@ from mudroom.cli.terminal.terminal import TITLE, cut, is_terminal
 from mudroom.core.agent.sandbox_level import BARE
 from mudroom.core.registry import AGENT_PROGRAMS, part, part_or_none
 from mudroom.core.result import Result, to_json
-from mudroom.core.text.json_text import to_json_text
 from mudroom.core.tree.path import is_below, show, show_path
 from mudroom.core.tree.quote import show_words
 from mudroom.core.tree.secret import is_masked
@@ -234,7 +233,7 @@ def _explain(explanation: dict[str, Any], context: Context) -> None:
     if not context.as_json:
         context.terminal.out("\n".join(explanation["lines"]))
         return
-    context.terminal.out(to_json_text({"schema": "mudroom.explain/1", **explanation}))
+    context.terminal.json({"schema": "mudroom.explain/1", **explanation})
 
 
 def asked_level(args: argparse.Namespace) -> int | None:
@@ -570,4 +569,4 @@ def _print_kept(name: str, context: Context) -> None:
 
 
 def print_json(result: Result, applied: dict[str, Any] | None, context: Context) -> None:
-    context.terminal.out(to_json_text(to_json(result) | {"applied": applied}))
+    context.terminal.json(to_json(result) | {"applied": applied})

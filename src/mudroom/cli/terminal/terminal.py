@@ -76,6 +76,12 @@ class Terminal:
         self.clear()
         _write(1, text + "\n")
 
+    def json(self, value: Mapping[str, object]) -> None:
+        """Print a result to stdout as one line of JSON."""
+        from mudroom.core.text.json_text import to_json_text
+
+        self.out(to_json_text(value))
+
     def say(self, text: str = "") -> None:
         """Print a message to stderr."""
         self.clear()

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from mudroom.core.confinement.protection import Finding
 from mudroom.ext.macos.client import DarwinClient
 from mudroom.ext.macos.host import look_around_mac, survey_mac, true_path
 from mudroom.ext.macos.seatbelt import compile_seatbelt
 from mudroom.ext.macos.trial import try_seatbelt
+from mudroom.sandbox.client.client import Client
 from mudroom.sandbox.platform import Platform
-from mudroom.typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from mudroom.core.confinement.protection import Finding
-    from mudroom.sandbox.client.client import Client
 
 PLATFORM = Platform(
     "darwin",

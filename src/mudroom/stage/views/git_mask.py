@@ -17,6 +17,7 @@ from _blake2 import blake2b
 from _thread import get_ident
 from collections.abc import Collection, Iterator, Mapping
 
+from mudroom.core.confinement.spec import Copy, Overlay
 from mudroom.core.git.blob import blob_ids
 from mudroom.core.tree.entry import Entry, same_shape
 from mudroom.stage import disk
@@ -26,10 +27,7 @@ from mudroom.stage.source import OpenSource, Source, is_absence, read_all, same_
 from mudroom.stage.stamp import is_settled
 from mudroom.stage.view import RawDifference, View
 from mudroom.stage.views.secret import write_beside
-from mudroom.typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from mudroom.core.confinement.spec import Copy, Overlay
+from mudroom.typing import NamedTuple
 
 HASH_LIMIT = 16 << 20
 """Bytes. A larger file is not hashed, and stays masked."""

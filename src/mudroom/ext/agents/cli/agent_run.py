@@ -131,10 +131,8 @@ def _run(args: argparse.Namespace, context: Context, client: Client) -> int:
         notes = None if context.as_json or not run.result.ran else notes_of(session, run.result)
     code = signals.exit_code(run.result)
     if context.as_json:
-        import json
-
         rows = [row for home, changes in settings for row in rows_of(home, changes)]
-        context.terminal.out(json.dumps(_as_json(card, run, branch, code) | {"settings": rows}))
+        context.terminal.json(_as_json(card, run, branch, code) | {"settings": rows})
     elif not run.result.ran:
         print_refused(run.result, context)
     else:

@@ -44,14 +44,11 @@ from mudroom.ext.containers.engine.pool import Pool
 from mudroom.ext.containers.engine.profile import profile
 from mudroom.ext.containers.engine.remote import RemoteBox, start_remote
 from mudroom.ext.containers.engine.trial import ready
+from mudroom.sandbox.client.client import Client
 from mudroom.sandbox.host.host import user_name
 from mudroom.session.confinement.confinement import kept_file
 from mudroom.stage import disk, safe_open
-from mudroom.typing import TYPE_CHECKING
 from mudroom.vault.store.store import Vault
-
-if TYPE_CHECKING:
-    from mudroom.sandbox.client.client import Client
 
 _WHOLE = (b"layers", b"bases", b"masks")
 """Vault directories whose whole entry, ``layers/<id>``, a container gets if a plan names a path in it. From a fork it

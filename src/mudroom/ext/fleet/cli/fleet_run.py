@@ -6,7 +6,7 @@ lost, refused or could not be run; 128 + N if a signal ended this.
 
 from __future__ import annotations
 
-import json
+import argparse
 import os
 import shlex
 import signal
@@ -35,10 +35,6 @@ from mudroom.ext.fleet.origin.worker_registry import FleetWorker
 from mudroom.policy.config import user_config
 from mudroom.policy.setting_type import seconds
 from mudroom.session import Session
-from mudroom.typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import argparse
 
 _MOST_BYTES = 64 << 20
 """Bytes in the file for ``--each``."""
@@ -271,7 +267,7 @@ def follow(fleet: FleetRun, context: Context) -> int:
             for worker in fleet.worker_sessions()
         }
         report = {"schema": "mudroom.fleet-run/1", "run": fleet.row.run, "errands": errands, "workers": moved}
-        context.terminal.out(json.dumps(report))
+        context.terminal.json(report)
     else:
         for line in fleet_table.summary_lines(rows, fleet.worker_sessions()):
             context.terminal.say(line)

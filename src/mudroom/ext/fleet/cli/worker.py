@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import signal
 from collections.abc import Mapping
@@ -16,11 +17,6 @@ from mudroom.ext.fleet.engine import ray
 from mudroom.ext.fleet.worker.frame_stream import FrameStream, origin_hello
 from mudroom.ext.fleet.worker.stdio import checked_name, private_directory, refuse, serve
 from mudroom.policy.config import places
-from mudroom.typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import argparse
-
 
 # --- ``mudroom worker --stdio --engine NAME``: a cluster as one worker (``ext/fleet/engine/coordinator.py``) ---
 # Objects for an origin's bases are in ``worker/ORIGIN/cluster`` in the state directory. Errands and their outcomes are
