@@ -6,13 +6,8 @@ import os
 from collections.abc import Mapping, Sequence
 
 from mudroom.core.known_agents import agent_cards
-from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
 from mudroom.library.argument import (
-    NetworkMode,
-    StrPath,
-    ViewMode,
-    Word,
     directory_of,
     environment_of,
     hosts_of,
@@ -21,10 +16,15 @@ from mudroom.library.argument import (
     variables_of,
     word_of,
 )
-from mudroom.library.question import Ask, command_approver, set_approvers
+from mudroom.library.question import command_approver, set_approvers
 from mudroom.library.room import Room
 from mudroom.session.project_session import open_project, with_shown
-from mudroom.typing import TypedDict, Unpack
+from mudroom.typing import TYPE_CHECKING, TypedDict, Unpack
+
+if TYPE_CHECKING:
+    from mudroom.core.settings import Settings
+    from mudroom.library.argument import NetworkMode, StrPath, ViewMode, Word
+    from mudroom.library.question import Ask
 
 
 class RoomOptions(TypedDict, total=False):

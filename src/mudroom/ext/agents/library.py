@@ -18,9 +18,12 @@ from mudroom.ext.agents.tools.tool import Tool, ToolContext, ToolResult
 from mudroom.ext.agents.tools.workspace import ToolWorkspace
 from mudroom.library.argument import name_of
 from mudroom.library.life import Life, own_cancellation
-from mudroom.library.satellite import Json, JsonObject, ToolFormat, ToolReply, ToolSet
+from mudroom.library.satellite import ToolReply
 from mudroom.session import Session
-from mudroom.typing import NamedTuple
+from mudroom.typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from mudroom.library.satellite import Json, JsonObject, ToolFormat, ToolSet
 
 AGENT = "agent"
 """The agent name for a room without an agent: the policy judges its commands."""

@@ -32,11 +32,14 @@ import termios
 import time
 
 from mudroom.core.system import rights
-from mudroom.sandbox.client.wire import Request, receive, tell
-from mudroom.sandbox.host.process_table import Row, carries, rows
-from mudroom.typing import Any, NoReturn
+from mudroom.sandbox.client.wire import receive, tell
+from mudroom.sandbox.host.process_table import carries, rows
 
 TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from mudroom.sandbox.client.wire import Request
+    from mudroom.sandbox.host.process_table import Row
+    from mudroom.typing import Any, NoReturn
 
 CONTROL, REPORT, CHANNEL = 3, 4, 5
 """Descriptors that the host passes, beside the command's own."""
