@@ -12,6 +12,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from mudroom.core.closing import Closing
 from mudroom.core.tree.entry import Entry, from_stat
 from mudroom.stage import disk
 from mudroom.stage.disk import O_PATH as O_PATH
@@ -70,7 +71,7 @@ def is_absence(error: OSError) -> bool:
     return error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 
-class LastDirectory:
+class LastDirectory(Closing):
     """Opens directories below ``root`` and keeps the last one open: paths in walking order mostly share their
     directory.
 
@@ -83,12 +84,6 @@ class LastDirectory:
         self.root = root
         self._path: bytes | None = None
         self._opened = -1
-
-    def __enter__(self) -> LastDirectory:
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self.close()
 
     def enter(self, path: bytes) -> int:
         """Return the directory's descriptor, which stays open until another directory is entered. Raise OSError as

@@ -11,6 +11,7 @@ import os
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from mudroom.core.closing import Closing
 from mudroom.core.tree.entry import Entry, from_stat, same_stamp
 from mudroom.core.tree.path import show
 from mudroom.core.tree.secret import LIMIT, Test, holds
@@ -75,17 +76,11 @@ class NothingBelow:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
 
 
-class OpenSource(DirectorySource):
+class OpenSource(DirectorySource, Closing):
     """A ``DirectorySource`` that owns its descriptor. The owner closes it when no thread reads it any more."""
 
     def __init__(self, path: bytes, *, is_layer: bool = False) -> None:
         super().__init__(open_layer(path) if is_layer else open_root(path))
-
-    def __enter__(self) -> OpenSource:
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self.close()
 
     def close(self) -> None:
         if self.root >= 0:

@@ -7,6 +7,7 @@ import select
 import time
 from collections.abc import Callable, Collection
 
+from mudroom.core.closing import Closing
 from mudroom.errors import MudroomError
 from mudroom.sandbox.client.connection import wait_readable, wait_ready
 from mudroom.typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -67,7 +68,7 @@ class CapturedStream:
         os.close(self.read)
 
 
-class CapturedOutput:
+class CapturedOutput(Closing):
     """The streams for one attempt to start a command. ``descriptors`` are the command's: each a pipe, /dev/null opened
     anew, or one from ``own``."""
 
@@ -89,12 +90,6 @@ class CapturedOutput:
         except BaseException:
             self.close()
             raise
-
-    def __enter__(self) -> CapturedOutput:
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self.close()
 
     def close(self) -> None:
         for stream in self.all:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from mudroom.core.background import BackgroundStart
+from mudroom.core.closing import Closing
 from mudroom.errors import MudroomError, UsageError
 from mudroom.sandbox.client.capture import GRACE
 from mudroom.sandbox.client.connection import Connection, with_report
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from mudroom.sandbox.client.client import Running
 
 
-class RemoteSandbox:
+class RemoteSandbox(Closing):
     """A connection to the process that holds the sandbox. To be closed."""
 
     is_elsewhere = True
@@ -45,12 +46,6 @@ class RemoteSandbox:
 
     def close(self) -> None:
         self._connection.close()
-
-    def __enter__(self) -> RemoteSandbox:
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self.close()
 
     def require_terms(self, terms: str) -> None:
         """Raise UsageError if a command with these terms cannot run there. The holder compares each request again."""

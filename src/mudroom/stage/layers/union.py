@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
+from mudroom.core.closing import Closing
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.path import name as last
 from mudroom.core.tree.path import parent
@@ -27,7 +28,7 @@ class _Levels(NamedTuple):
     """Whether the base shows through."""
 
 
-class Union:
+class Union(Closing):
     """``layers``: paths of layer directories, topmost first. ``base``: the tree below all of them, or None to read the
     layers alone (the staged files); a name that only the base has does not exist then."""
 
@@ -41,12 +42,6 @@ class Union:
         except BaseException:
             self.close()
             raise
-
-    def __enter__(self) -> Union:
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Close the layers' descriptors. The caller owns the base."""
@@ -123,18 +118,12 @@ class Union:
         return _Levels(tuple(layers), above.base)
 
 
-class OneLayer:
+class OneLayer(Closing):
     """A single layer's content. Equivalent to a union of that layer without a base, in fewer steps."""
 
     def __init__(self, path: bytes, *, is_layer: bool = True) -> None:
         """``is_layer`` is False for a command's copy, which holds everything."""
         self._layer = OpenSource(path, is_layer=is_layer)
-
-    def __enter__(self) -> OneLayer:
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self.close()
 
     def close(self) -> None:
         self._layer.close()

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 
+from mudroom.core.closing import Closing
 from mudroom.core.confinement.spec import Copy
 from mudroom.core.tree.entry import Entry, in_copy, is_untouched, same_shape, same_stamp
 from mudroom.core.tree.path import parent, show, sort_key
@@ -31,17 +32,11 @@ Manifest = dict[bytes, tuple[Entry, Entry]]
 """Per path: the original's entry and its copy's."""
 
 
-class _Work:
+class _Work(Closing):
     """The copy, readable even where a command has closed directories or files."""
 
     def __init__(self, path: bytes) -> None:
         self._directory = OpenSource(path)
-
-    def __enter__(self) -> _Work:
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self.close()
 
     def close(self) -> None:
         self._directory.close()

@@ -33,6 +33,7 @@ from mudroom.core.approval_queue import (
     storable_text,
 )
 from mudroom.core.clock import SECOND, Moment, horizon
+from mudroom.core.closing import Closing
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError, UsageError
 from mudroom.stage.disk import user as current_user
@@ -361,7 +362,7 @@ class Queue:
                 disk.remove(item.path)
 
 
-class Ticket:
+class Ticket(Closing):
     """A question in the queue, and the right to use its answer once. Close it.
 
     Owner: the thread that waits for the answer.
@@ -370,12 +371,6 @@ class Ticket:
     def __init__(self, queue: Queue, asked: QueuedQuestionRecord, waiter_lock: WaiterLock) -> None:
         self._queue, self.asked, self._waiter_lock = queue, asked, waiter_lock
         self._bell: Bell | None = None
-
-    def __enter__(self) -> Ticket:
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Stop waiting. An unanswered question stays in the queue."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Mapping
 
+from mudroom.core.closing import Closing
 from mudroom.core.merge.diff3 import merge3
 from mudroom.core.merge.marker import Labels, why_not_mergeable, with_markers
 from mudroom.core.merge.merge import BINARY, Combined, Delta, PartialChoice, combine_modes, delta_of, merged_mode
@@ -36,7 +37,7 @@ _LINK = "its target was also changed in the project"
 _UNKNOWN = "also changed in the project, and its original was not kept"
 
 
-class Reconciler:
+class Reconciler(Closing):
     """Compares the fork with the project, and merges. Close it when the apply is over.
 
     ``partial``: files that are applied only in part. ``answer``: returns the decision about a conflict. ``markers``:
@@ -75,12 +76,6 @@ class Reconciler:
         """Paths whose content has conflict markers."""
         self.ruled: dict[bytes, str] = {}
         """The rule or program that made a path's content."""
-
-    def __enter__(self) -> Reconciler:
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self.close()
 
     def close(self) -> None:
         self._reader.close()

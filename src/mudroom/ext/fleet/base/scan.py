@@ -28,6 +28,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from mudroom.core.closing import Closing
 from mudroom.core.settings import Settings
 from mudroom.core.tree.entry import Entry, from_stat, is_untouched
 from mudroom.core.tree.path import parent, show
@@ -395,7 +396,7 @@ def _names(paths: tuple[bytes, ...]) -> str:
     return ", ".join(show(path) for path in paths[:4]) + (", …" if len(paths) > 4 else "")
 
 
-class ScannedObjects:
+class ScannedObjects(Closing):
     """Reader for a base's objects, for ``pack.packs``. It has no others: a worker that asks for more gets KeyError.
 
     One thread uses it; close it, or use ``with``.
@@ -405,12 +406,6 @@ class ScannedObjects:
         self._scanned = scanned
         self._source = OpenSource(scanned.base.project)
         self._directory = LastDirectory(self._source.root)
-
-    def __enter__(self) -> ScannedObjects:
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self.close()
 
     def close(self) -> None:
         self._directory.close()
