@@ -11,7 +11,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 
-from mudroom.core.closing import Closing
+from mudroom.core.system.closing import Closing
 from mudroom.errors import MudroomError, UsageError
 from mudroom.library.life import kill, request
 from mudroom.library.value import OutputChunk, RunResult

@@ -13,8 +13,8 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Mapping, Sequence
 
-from mudroom.core.closing import Closing
 from mudroom.core.registry import part
+from mudroom.core.system.closing import Closing
 from mudroom.errors import ForkExists, UsageError
 from mudroom.library import landing
 from mudroom.library.argument import name_of

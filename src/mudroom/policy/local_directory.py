@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import Iterator
 
+from mudroom.core.system.closing import Descriptor
 from mudroom.core.system.write_lock import is_read_locked, try_write_lock
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
@@ -105,10 +106,8 @@ class LocalDirectory:
         shown = show(root)
         for name, mode in ((outer, 0o777 if self._state is None else 0o700), (inner, 0o700)):
             shown += "/" + show(name)
-            try:
+            with Descriptor(above):
                 descriptor = self._open_directory(name, mode, above, shown)
-            finally:
-                os.close(above)
             if descriptor < 0:
                 return
             above = descriptor
@@ -201,15 +200,13 @@ def read_answers(project: bytes, state: bytes | None, name: bytes) -> Iterator[t
 def read_open(descriptor: int, shown: str, *, own: bool = True) -> bytes:
     """Return an open file's content, and close it. Raise UsageError if it is not a regular file, too large, or
     (``own``) if users other than this one and root could have written it."""
-    try:
+    with Descriptor(descriptor):
         info = os.fstat(descriptor)
         if not stat.S_ISREG(info.st_mode):
             raise UsageError(f"{shown} is not a regular file")
         if own:
             _require_own(descriptor, info, shown)
         data = _read(descriptor, LIMIT + 1)
-    finally:
-        os.close(descriptor)
     if len(data) > LIMIT:
         raise UsageError(f"{shown} is larger than 1 MiB")
     return data

@@ -19,10 +19,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from mudroom.core.closing import Closing
 from mudroom.core.registry import part, part_or_none
 from mudroom.core.result import Result
 from mudroom.core.settings import Settings
+from mudroom.core.system.closing import Closing
 from mudroom.core.tree.path import is_below, show
 from mudroom.errors import UsageError
 from mudroom.sandbox.client.capture import SIGTERM

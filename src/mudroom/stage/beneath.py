@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from mudroom.core.closing import Closing
+from mudroom.core.system.closing import Closing, Descriptor
 from mudroom.core.tree.entry import Entry, from_stat
 from mudroom.stage import disk
 from mudroom.stage.disk import O_PATH as O_PATH
@@ -29,11 +29,8 @@ _numbers = itertools.count()
 @contextmanager
 def directory(root: int, path: bytes) -> Iterator[int]:
     """Yield a descriptor for the directory at ``path`` below ``root``; it is closed when the block ends."""
-    descriptor = open_beneath(root, path, os.O_RDONLY | disk.O_DIRECTORY)
-    try:
+    with Descriptor(open_beneath(root, path, os.O_RDONLY | disk.O_DIRECTORY)) as descriptor:
         yield descriptor
-    finally:
-        os.close(descriptor)
 
 
 def look(parent: int, name: bytes) -> Entry | None:
@@ -154,12 +151,9 @@ def open_file(root: int, path: bytes) -> int:
 
 def read_file(root: int, path: bytes, limit: int) -> bytes | None:
     """Return a file's content, or None if it has more than ``limit`` bytes."""
-    descriptor = open_file(root, path)
-    try:
+    with Descriptor(open_file(root, path)) as descriptor:
         if os.fstat(descriptor).st_size > limit:
             return None
         with os.fdopen(os.dup(descriptor), "rb") as stream:
             data = stream.read(limit + 1)
         return data if len(data) <= limit else None
-    finally:
-        os.close(descriptor)

@@ -14,6 +14,7 @@ import sys
 import time
 
 from mudroom.core.clock import NEVER, CommandStart, Moment, Span, VaultClock, is_running_on, lowest_since, noted
+from mudroom.core.system.closing import Descriptor
 from mudroom.stage import disk
 from mudroom.stage.stamp import file_clock
 from mudroom.typing import NamedTuple
@@ -104,10 +105,8 @@ def _read(path: bytes) -> VaultClock | None:
         descriptor = disk.open_path(path, os.O_RDONLY | disk.O_CLOEXEC | disk.O_NOFOLLOW)
     except FileNotFoundError:
         return None
-    try:
+    with Descriptor(descriptor):
         lines = os.read(descriptor, _LIMIT).decode("ascii", "replace").splitlines()
-    finally:
-        os.close(descriptor)
     try:
         wall, running, boot, swept = lines[0].split(" ")
         spans = tuple(Span(*map(int, line.split(" "))) for line in lines[1:])

@@ -36,6 +36,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from mudroom.core.confinement.plan import TemplatePlan
+from mudroom.core.system.closing import Descriptor
 from mudroom.errors import MudroomError
 from mudroom.ext.keeper.caller import CallerSurroundings, Elsewhere, identity, take_over
 from mudroom.ext.keeper.code import Code
@@ -148,24 +149,18 @@ def own_pages() -> list[Range]:
     """Return the private, writable pages that this process does not share, in order. Raise OSError if the kernel does
     not show them."""
     pages: list[int] = []
-    pagemap = os.open("/proc/self/pagemap", os.O_RDONLY | os.O_CLOEXEC)
-    try:
+    with Descriptor(os.open("/proc/self/pagemap", os.O_RDONLY | os.O_CLOEXEC)) as pagemap:
         for first, count in _writable():
             data = os.pread(pagemap, count * _ENTRY, first * _ENTRY)
             entries = memoryview(data)[: len(data) // _ENTRY * _ENTRY].cast("Q")
             pages += [first + at for at, entry in enumerate(entries) if entry & _OWN == _OWN and not entry & _OF_A_FILE]
-    finally:
-        os.close(pagemap)
     return ranges(pages)
 
 
 def _writable() -> Iterator[Range]:
     """Yield the private mappings that this process may write to (proc_pid_maps(5))."""
-    descriptor = os.open("/proc/self/maps", os.O_RDONLY | os.O_CLOEXEC)
-    try:
+    with Descriptor(os.open("/proc/self/maps", os.O_RDONLY | os.O_CLOEXEC)) as descriptor:
         text = b"".join(iter(lambda: os.read(descriptor, 65536), b""))
-    finally:
-        os.close(descriptor)
     for line in text.splitlines():
         place, permissions, _rest = line.split(b" ", 2)
         if permissions[1:2] == b"w" and permissions[3:4] == b"p":

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 
+from mudroom.core.system.closing import Descriptor
 from mudroom.errors import UsageError
 from mudroom.ext.keeper.variables import at_start, may_share
 from mudroom.policy.config import places
@@ -59,14 +60,11 @@ def start(
             return 0  # the state of another user whose HOME root has
         if sys.getfilesystemencoding() != "utf-8" or not os.path.exists("/proc/self/cgroup"):
             return 0  # a keeper would refuse this process (``command.py``)
-        directory = open_directory(place)
-        try:
+        with Descriptor(open_directory(place)) as directory:
             if not _may_try(directory, name):
                 return 0
             if not _make_room(place, directory, name):
                 return 0
-        finally:
-            os.close(directory)
         return os.posix_spawn(
             sys.executable,
             [

@@ -32,6 +32,7 @@ import termios
 import time
 
 from mudroom.core.system import rights
+from mudroom.core.system.closing import Descriptor
 from mudroom.sandbox.client.wire import receive, tell
 from mudroom.sandbox.host.process_table import carries, rows
 
@@ -206,12 +207,9 @@ def write_profile(path: bytes, profile: bytes) -> None:
         os.unlink(path)
     except FileNotFoundError:
         pass
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-    try:
+    with Descriptor(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)) as descriptor:
         while profile:
             profile = profile[os.write(descriptor, profile) :]
-    finally:
-        os.close(descriptor)
 
 
 def check_profile(request: Request, profile: bytes) -> None:

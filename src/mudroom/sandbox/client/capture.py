@@ -7,7 +7,7 @@ import select
 import time
 from collections.abc import Callable, Collection
 
-from mudroom.core.closing import Closing
+from mudroom.core.system.closing import Closing
 from mudroom.errors import MudroomError
 from mudroom.sandbox.client.connection import wait_readable, wait_ready
 from mudroom.typing import TYPE_CHECKING, NamedTuple, Protocol

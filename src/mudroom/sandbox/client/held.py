@@ -13,6 +13,7 @@ import time
 
 from mudroom.core.confinement.plan import Plan
 from mudroom.core.system import rights
+from mudroom.core.system.closing import Descriptor
 from mudroom.errors import MudroomError, UsageError
 from mudroom.sandbox.client.connection import Connection, wait_readable, with_report
 from mudroom.sandbox.client.failure import failure_of, no_directory
@@ -138,11 +139,8 @@ def _reconfigure(refresher: int) -> int:
 
 def hold(client: Client, plan: Plan, options: RunOptions = NO_OPTIONS) -> HeldSandbox:
     """Perform a plan without a command. Block until that is done; raise StepFailed if it fails."""
-    null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-    try:
+    with Descriptor(os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)) as null:
         running = client.run(plan, Invocation((b"",), {}, (null, null, null)), options._replace(held=True))
-    finally:
-        os.close(null)
     try:
         door = running.door()
     except BaseException:

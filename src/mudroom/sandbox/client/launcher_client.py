@@ -23,6 +23,7 @@ from collections.abc import Callable, Sequence
 
 from mudroom.core.confinement.plan import Plan, StandingPlan, Step, TemplatePlan, of_each, template_plan
 from mudroom.core.system import rights
+from mudroom.core.system.closing import Descriptor
 from mudroom.core.tree.path import show
 from mudroom.errors import LauncherDied, MudroomError, Unsupported
 from mudroom.sandbox.client import wire
@@ -113,11 +114,8 @@ class LaunchedCommand:
 
     def _pause_or_resume(self, op: str) -> None:
         try:
-            answer = with_report(self._connection, {"op": op, "id": self._id}, ())
-            try:
+            with Descriptor(with_report(self._connection, {"op": op, "id": self._id}, ())) as answer:
                 data = os.read(answer, 65536)
-            finally:
-                os.close(answer)
             if not data:
                 raise _died()
             record = parse_report(data, read_report)

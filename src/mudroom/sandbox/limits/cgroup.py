@@ -40,6 +40,7 @@ from mudroom.core.confinement.limit import (
     writes_v1,
     writes_v2,
 )
+from mudroom.core.system.closing import Descriptor
 from mudroom.errors import MudroomError
 from mudroom.typing import NamedTuple
 
@@ -88,11 +89,8 @@ def read(path: str) -> str:
 
 
 def write(path: str, content: str) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
-    try:
+    with Descriptor(os.open(path, os.O_WRONLY | os.O_CLOEXEC)) as descriptor:
         os.write(descriptor, content.encode())
-    finally:
-        os.close(descriptor)
 
 
 def mounts(table: str) -> list[CgroupMount]:

@@ -17,8 +17,8 @@ import sys
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from mudroom.core.closing import Closing
 from mudroom.core.registry import is_installed, part_or_none
+from mudroom.core.system.closing import Closing
 from mudroom.errors import MudroomError, UsageError
 from mudroom.session.confinement.host_approver import CommandScreen, HostAnswers, NoScreen
 from mudroom.session.confinement.namespace_listener import NamespaceListener

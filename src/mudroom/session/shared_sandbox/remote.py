@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from mudroom.core.background import BackgroundStart
-from mudroom.core.closing import Closing
+from mudroom.core.system.closing import Closing, Descriptor
 from mudroom.errors import MudroomError, UsageError
 from mudroom.sandbox.client.capture import GRACE
 from mudroom.sandbox.client.connection import Connection, with_report
@@ -90,12 +90,8 @@ class RemoteSandbox(Closing):
 
     def _ask(self, request: Mapping[str, Any]) -> Any:
         data = b""
-        with suppress(MudroomError):  # the holder is gone
-            answer = with_report(self._connection, request, ())
-            try:
-                data = os.read(answer, 65536)
-            finally:
-                os.close(answer)
+        with suppress(MudroomError), Descriptor(with_report(self._connection, request, ())) as answer:
+            data = os.read(answer, 65536)  # else the holder is gone
         if not data:
             raise MudroomError("the process that holds the commands of this fork has ended", "try again")
         record = marshal.loads(data)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from mudroom.core.closing import Closing
+from mudroom.core.system.closing import Closing
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.path import name as last
 from mudroom.core.tree.path import parent

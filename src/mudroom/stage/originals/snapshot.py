@@ -16,6 +16,7 @@ import os
 from collections.abc import Callable, Collection
 
 from mudroom.core.settings import Settings
+from mudroom.core.system.closing import Descriptor
 from mudroom.core.tree.entry import Entry, FileHeld
 from mudroom.core.tree.path import parent
 from mudroom.errors import MudroomError, UsageError
@@ -106,12 +107,9 @@ def take(
         os.mkdir(place, 0o700)
         try:
             os.mkdir(place + b"/source", 0o700)
-            target = open_root(place + b"/source")
-            try:
+            with Descriptor(open_root(place + b"/source")) as target:
                 copied = clone(source, target, items, progress, held)
                 top = copy_top(source, target)
-            finally:
-                os.close(target)
             save_snapshot(place, top, items, copied, masked, started)
         except BaseException:
             remove_tree(place)

@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Iterator
 
 from mudroom.core.confinement.spec import Copy
+from mudroom.core.system.closing import Descriptor
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
 from mudroom.stage.source import OpenSource, Source
@@ -83,10 +84,7 @@ class MountedTree:
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         def call(*arguments: Any, **named: Any) -> Any:
-            root = open_mounted(self._place, self._identity)
-            try:
+            with Descriptor(open_mounted(self._place, self._identity)) as root:
                 return getattr(PlainTree(root), name)(*arguments, **named)
-            finally:
-                os.close(root)
 
         return call

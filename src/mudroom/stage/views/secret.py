@@ -26,6 +26,7 @@ from _thread import get_ident
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 
+from mudroom.core.system.closing import Descriptor
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.path import is_below
 from mudroom.core.tree.pattern import matches
@@ -438,13 +439,10 @@ def make_mask(source: OpenSource, masks: bytes, secrets: Mapping[bytes, Entry], 
 
 
 def _write(layer: bytes, source: OpenSource, shown: Sequence[tuple[bytes, int]]) -> None:
-    root = open_layer(layer)
-    try:
+    with Descriptor(open_layer(layer)) as root:
         writer = LayerWriter(root, source)
         for path, mode in shown:
             writer.data(path, b"", mode=mode)
         writer.finish()
         top = source.look(b"")
         disk.set_mode(root, b".", top.mode if top is not None else 0o755)
-    finally:
-        os.close(root)

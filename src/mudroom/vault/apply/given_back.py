@@ -16,6 +16,7 @@ import shutil
 from collections.abc import Callable, Collection, Iterator
 
 from mudroom.core.merge.operations import Op, inverse
+from mudroom.core.system.closing import Descriptor
 from mudroom.core.tree.change import Change, Remark
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.flag import git_directory
@@ -167,10 +168,8 @@ def stage_refused(vault: Vault, fork: Fork, record: ApplyRecord, place: bytes, c
             entry, name = applied.get(version.path), ""
             content = kept.content(version.path) if entry is not None and entry.kind == "file" else None
             if content is not None:
-                try:
+                with Descriptor(content):
                     name = keep_original(fork.path, content)
-                finally:
-                    os.close(content)
             rows[version.path] = LandedPaths(elsewhere(entry) if entry is not None else None, NEVER, name)
         add_landed(fork.path + LANDED, rows)
         return stage(vault, fork, record.name, wanted, slots, clock)
@@ -211,11 +210,8 @@ def _present_originals(project: bytes, fork: Fork, paths: Collection[bytes]) -> 
         for path in paths:
             entry, name = source.look(path), ""
             if entry is not None and entry.kind == "file":
-                opened = source.open(path)
-                try:
+                with Descriptor(source.open(path)) as opened:
                     name = keep_original(fork.path, opened)
-                finally:
-                    os.close(opened)
             rows[path] = LandedPaths(elsewhere(entry) if entry is not None else None, NEVER, name)
     return rows
 

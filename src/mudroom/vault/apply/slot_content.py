@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from mudroom.core.merge.operations import Op
+from mudroom.core.system.closing import Descriptor
 from mudroom.core.tree.change import Remark
 from mudroom.core.tree.entry import Entry, difference_in_words
 from mudroom.core.tree.landing_form import is_reviewed
@@ -71,11 +72,8 @@ def fill_slots(
 
 @contextmanager
 def slots_of(record: ApplyRecord) -> Iterator[int]:
-    slots = open_slots(record)
-    try:
+    with Descriptor(open_slots(record)) as slots:
         yield slots
-    finally:
-        os.close(slots)
 
 
 @contextmanager

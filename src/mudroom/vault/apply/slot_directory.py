@@ -21,6 +21,7 @@ import os
 import stat
 import sys
 
+from mudroom.core.system.closing import Descriptor
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
 from mudroom.stage import disk, xattr
@@ -248,11 +249,9 @@ def remove_empty_slots(record: ApplyRecord) -> None:
         return
     root = open_root(record.project)
     hiding = {names[-1]: _mark_of(record), names[-2]: _IGNORE}
-    try:
+    with Descriptor(root):
         while names and _remove_empty(root, b"/".join(names[:-1]), names[-1], hiding.get(names[-1])):
             names.pop()
-    finally:
-        os.close(root)
 
 
 def _remove_empty(root: int, above: bytes, name: bytes, own: bytes | None) -> bool:

@@ -26,6 +26,7 @@ from mudroom.core.merge.made_undo import STAYS, repositories_in, undo_of_reposit
 from mudroom.core.merge.merge import Conflict
 from mudroom.core.merge.operations import Landing, Op, expand, inverse
 from mudroom.core.network.push import PushRow
+from mudroom.core.system.closing import Descriptor
 from mudroom.core.tree.change import Remark
 from mudroom.core.tree.entry import HELD, Entry
 from mudroom.core.tree.path import is_below, parent, show
@@ -165,8 +166,7 @@ def _with_repositories(record: ApplyRecord) -> tuple[ApplyRecord, set[bytes]]:
     """Return the record with refreshed indexes for the repositories that the apply brought, and the repositories that
     stay because the user has worked in them since."""
     trees, staying = dict(record.trees), set[bytes]()
-    root = open_root(record.project)
-    try:
+    with Descriptor(open_root(record.project)) as root:
         for op in record.ops:
             tree = trees.get(op.slot, {}) if op.kind == "place" and op.whole else {}
             tops = repositories_in(op.path, tree)
@@ -181,8 +181,6 @@ def _with_repositories(record: ApplyRecord) -> tuple[ApplyRecord, set[bytes]]:
             undo = undo_of_repositories(tops, tree, live)
             trees[op.slot] = undo.tree
             staying |= {op.path + b"/" + top if top else op.path for top in undo.staying}
-    finally:
-        os.close(root)
     return record._replace(trees=trees), staying
 
 
@@ -624,10 +622,8 @@ def _has_kept(record: ApplyRecord, op: Op) -> bool:
         content = open_layer(record.contents[0])
     except FileNotFoundError:
         return False
-    try:
+    with Descriptor(content):
         return look_through(content, op.path) is not None
-    finally:
-        os.close(content)
 
 
 def _count_files(op: Op, record: ApplyRecord) -> int:

@@ -33,7 +33,7 @@ from mudroom.core.approval_queue import (
     storable_text,
 )
 from mudroom.core.clock import SECOND, Moment, horizon
-from mudroom.core.closing import Closing
+from mudroom.core.system.closing import Closing
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError, UsageError
 from mudroom.stage.disk import user as current_user

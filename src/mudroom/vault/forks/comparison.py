@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping
 
-from mudroom.core.closing import Closing
+from mudroom.core.system.closing import Closing
 from mudroom.core.text.linediff import count_lines, is_binary, split_lines
 from mudroom.core.tree.change import Change, Changeset, Verb
 from mudroom.core.tree.entry import Entry

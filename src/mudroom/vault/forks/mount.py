@@ -28,6 +28,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from mudroom.core.clock import CommandStart
 from mudroom.core.settings import Settings
+from mudroom.core.system.closing import Descriptor
 from mudroom.core.tree.change import Changeset
 from mudroom.core.tree.path import is_below, show
 from mudroom.core.tree.stack import LIVE
@@ -269,11 +270,9 @@ def _show(vault: Vault, fork: Fork, note: MountNote) -> None:
         mount_overlay(lowers, layers.lowers[-1], upper, work, note.place)
         return
     alive = disk.open_path(fork.path + ALIVE, os.O_RDWR | os.O_CREAT | disk.O_CLOEXEC | disk.O_NOFOLLOW, 0o600)
-    try:
+    with Descriptor(alive):
         flock(alive, LOCK_EX)
         mount_fuse(lowers, layers.lowers[-1], upper, work, note.place, kept=alive)
-    finally:
-        os.close(alive)
 
 
 def _settle_copy(vault: Vault, fork: Fork) -> None:
@@ -368,10 +367,8 @@ def _is_served(fork: Fork) -> bool:
         alive = disk.open_path(fork.path + ALIVE, os.O_RDWR | disk.O_CLOEXEC | disk.O_NOFOLLOW)
     except FileNotFoundError:
         return False
-    try:
+    with Descriptor(alive):
         return not try_lock(alive, LOCK_EX)
-    finally:
-        os.close(alive)
 
 
 def settled(vault: Vault, fork: Fork, now: int, ending: Callable[[], object] = lambda: None) -> MountNote | None:

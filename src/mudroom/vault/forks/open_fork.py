@@ -6,7 +6,7 @@ import functools
 import os
 from collections.abc import Callable, Sequence
 
-from mudroom.core.closing import Closing
+from mudroom.core.system.closing import Closing
 from mudroom.core.tree.change import Changeset
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.stack import LIVE

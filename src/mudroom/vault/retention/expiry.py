@@ -12,6 +12,7 @@ import os
 
 from mudroom.core.clock import VaultClock, horizon
 from mudroom.core.retention import ApplyFact, Expired, RetentionLimits, expired_applies
+from mudroom.core.system.closing import Descriptor
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
 from mudroom.stage import disk
@@ -108,10 +109,8 @@ def _remove_slots(vault: Vault, place: ApplyDirectory, record: ApplyRecord) -> N
         if is_absence(error):
             return  # the slots are gone, or the project is
         raise
-    try:
+    with Descriptor(opened):
         for name in disk.names(opened):
             if not is_mark(name):  # the mark goes last, so that a removal that is killed is continued
                 remove_at(opened, name)
-    finally:
-        os.close(opened)
     remove_empty_slots(record)

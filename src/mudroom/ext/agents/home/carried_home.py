@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 
+from mudroom.core.system.closing import Descriptor
 from mudroom.core.tree.path import is_below, show
 from mudroom.ext.agents.home.agent_home import STORE
 from mudroom.ext.agents.home.login import copied_logins
@@ -54,11 +55,8 @@ def _carry(place: bytes, target: bytes) -> bool:
             if left < 0:
                 return False
             os.mkdir(to, 0o700)
-            root = safe_open.open_directory(to)
-            try:
+            with Descriptor(safe_open.open_directory(to)) as root:
                 clone(source, root, items)
-            finally:
-                os.close(root)
         finally:
             source.close()
     for name in (b"/base", STORE):

@@ -12,7 +12,7 @@ from collections.abc import Container
 
 from dulwich.errors import ApplyDeltaError
 
-from mudroom.core.closing import Closing
+from mudroom.core.system.closing import Closing, Descriptor
 from mudroom.core.text.regex import regex
 from mudroom.ext.commits.git.pack import Bases, Pack
 from mudroom.ext.commits.git.read import Allowance, UnpackedObject, check_size, open_regular, refusal
@@ -68,7 +68,7 @@ class ForkObjects(Closing):
         descriptor = open_regular(self._view, b"%s/%s/%s" % (self._path, name[:2], name[2:]))
         if descriptor is None:
             return None
-        try:
+        with Descriptor(descriptor):
             stream = UnpackedObject(descriptor, 0, self._allowance)
             start = stream.read(32)
             header = _LOOSE_HEADER.match(start)
@@ -82,8 +82,6 @@ class ForkObjects(Closing):
             if not stream.is_all:
                 raise ValueError("is followed by something else")
             return header.group(1), data
-        finally:
-            os.close(descriptor)
 
     def _packed(self, name: bytes) -> tuple[bytes, bytes] | None:
         if self._packs is None:

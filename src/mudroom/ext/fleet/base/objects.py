@@ -31,6 +31,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from mudroom.core.system.closing import Descriptor
 from mudroom.core.system.write_all import write_all
 from mudroom.core.tree.path import show
 from mudroom.errors import FULL, MudroomError, UsageError
@@ -231,11 +232,8 @@ class ObjectStore:
     def read(self, digest: bytes, offset: int, length: int) -> bytes:
         if not self.is_file(digest):
             return bytes(self.view(digest)[offset : offset + length])
-        descriptor = self.open(digest)
-        try:
+        with Descriptor(self.open(digest)) as descriptor:
             return os.pread(descriptor, length, offset)
-        finally:
-            os.close(descriptor)
 
     def is_file(self, digest: bytes) -> bool:
         """Return whether the object has its own file, for ``open``."""

@@ -28,8 +28,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from mudroom.core.closing import Closing
 from mudroom.core.settings import Settings
+from mudroom.core.system.closing import Closing, Descriptor
 from mudroom.core.tree.entry import Entry, from_stat, is_untouched
 from mudroom.core.tree.path import parent, show
 from mudroom.core.tree.pattern import matches
@@ -343,7 +343,7 @@ class _Reader:
                 if is_absence(error):
                     return None
                 raise
-            try:
+            with Descriptor(descriptor):
                 before = from_stat(os.fstat(descriptor))  # type: ignore[arg-type]
                 if before.kind != "file":
                     return None
@@ -352,8 +352,6 @@ class _Reader:
                 digest, is_one = _read(descriptor, before.size, test)
                 if is_untouched(before, from_stat(os.fstat(descriptor))):  # type: ignore[arg-type]
                     return before, digest, is_one
-            finally:
-                os.close(descriptor)
         raise MudroomError(
             f"{show(path)} changes while it is read", "stop the program that writes it, or leave it out: copy.exclude"
         )
@@ -431,15 +429,13 @@ class ScannedObjects(Closing):
             if is_absence(error):
                 raise BaseChanged(path) from error
             raise
-        try:
+        with Descriptor(descriptor):
             if offset == 0 and length == entry.size:
                 data = os.read(descriptor, length + 1)
                 is_same = len(data) == length and digest_of_content(data) == digest
             else:  # the digest is known at the end only, so the stamp has to tell
                 data = os.pread(descriptor, length, offset)
                 is_same = len(data) == length and is_untouched(entry, from_stat(os.fstat(descriptor)))  # type: ignore[arg-type]
-        finally:
-            os.close(descriptor)
         if not is_same:
             raise BaseChanged(path)
         return data

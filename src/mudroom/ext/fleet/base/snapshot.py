@@ -32,6 +32,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from mudroom.core.system.closing import Descriptor
 from mudroom.core.system.write_all import write_all
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.path import show
@@ -74,23 +75,19 @@ _KINDS = {FILE: "file", DIRECTORY: "directory", SYMLINK: "symlink"}
 
 def differences(tree: bytes, root: bytes, nodes: Mapping[bytes, bytes]) -> Iterator[bytes]:
     """Yield the paths at which a tree is not what its manifest says. Raise KeyError if a node is missing."""
-    opened = open_root(tree)
-    try:
-        with LastDirectory(opened) as directory:
-            for path, rows in walk(root, nodes.__getitem__):
-                prefix = path + b"/" if path else b""
-                try:
-                    found = entries(directory.enter(path))
-                except OSError:
-                    yield path
-                    continue
-                yield from (prefix + name for name in found.keys() - {row.name for row in rows})
-                for row in rows:
-                    entry = found.get(row.name)
-                    if entry is None or not _is_as_said(directory, prefix + row.name, row, entry):
-                        yield prefix + row.name
-    finally:
-        os.close(opened)
+    with Descriptor(open_root(tree)) as opened, LastDirectory(opened) as directory:
+        for path, rows in walk(root, nodes.__getitem__):
+            prefix = path + b"/" if path else b""
+            try:
+                found = entries(directory.enter(path))
+            except OSError:
+                yield path
+                continue
+            yield from (prefix + name for name in found.keys() - {row.name for row in rows})
+            for row in rows:
+                entry = found.get(row.name)
+                if entry is None or not _is_as_said(directory, prefix + row.name, row, entry):
+                    yield prefix + row.name
 
 
 def _is_as_said(directory: LastDirectory, path: bytes, row: Row, entry: Entry) -> bool:
@@ -104,10 +101,8 @@ def _is_as_said(directory: LastDirectory, path: bytes, row: Row, entry: Entry) -
         descriptor = directory.open_file(path)
     except OSError:
         return False
-    try:
+    with Descriptor(descriptor):
         return content_digest(descriptor) == row.content
-    finally:
-        os.close(descriptor)
 
 
 FORMAT = 1
@@ -282,8 +277,7 @@ class SnapshotStore:
     def _build_once(self, name: bytes, base: Base) -> None:
         """Make the snapshot, unless another process has made it meanwhile. Hold ``_lock``."""
         path = self._path_of(name)
-        lock = self._open_lock(name)
-        try:
+        with Descriptor(self._open_lock(name)) as lock:
             fcntl.flock(lock, fcntl.LOCK_SH)  # waits for another process that makes it, not for those that use it
             if self._is_valid(path, base):
                 return
@@ -293,8 +287,6 @@ class SnapshotStore:
                     self._discard(path)
                 self._build(path, base)
                 self._close_earlier()
-        finally:
-            os.close(lock)
 
     def _open_lock(self, name: bytes) -> int:
         return disk.open_path(
@@ -369,36 +361,30 @@ class SnapshotStore:
         root = open_root(tree)
         umask = _umask()
         modes: list[tuple[bytes, int]] = [(b"", 0o777 & ~base.umask)]
-        try:
-            with LastDirectory(root) as directory:
-                for path, rows in walk(base.root, read):
-                    at = directory.enter(path)
-                    for row in rows:
-                        if row.kind == FILE:
-                            self._write_file(at, row, umask)
-                        elif row.kind == DIRECTORY:
-                            disk.mkdir(at, row.name, 0o700)
-                            modes.append((path + b"/" + row.name if path else row.name, row.mode))
-                        else:
-                            disk.symlink(at, row.name, row.content)
-                for path, mode in reversed(modes):  # their own modes may forbid writing into them
-                    if mode != 0o700:
-                        os.fchmod(directory.enter(path), mode)
-        finally:
-            os.close(root)
+        with Descriptor(root), LastDirectory(root) as directory:
+            for path, rows in walk(base.root, read):
+                at = directory.enter(path)
+                for row in rows:
+                    if row.kind == FILE:
+                        self._write_file(at, row, umask)
+                    elif row.kind == DIRECTORY:
+                        disk.mkdir(at, row.name, 0o700)
+                        modes.append((path + b"/" + row.name if path else row.name, row.mode))
+                    else:
+                        disk.symlink(at, row.name, row.content)
+            for path, mode in reversed(modes):  # their own modes may forbid writing into them
+                if mode != 0o700:
+                    os.fchmod(directory.enter(path), mode)
         return nodes
 
     def _write_file(self, at: int, row: Row, umask: int) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | disk.O_NOFOLLOW | disk.O_CLOEXEC
-        descriptor = disk.open_at(at, row.name, flags, row.mode)
-        try:
+        with Descriptor(disk.open_at(at, row.name, flags, row.mode)) as descriptor:
             if row.content != EMPTY:
                 self._write_content(descriptor, row)
             if row.mode & umask:
                 os.fchmod(descriptor, row.mode)
             os.utime(descriptor, ns=(row.mtime_ns, row.mtime_ns))
-        finally:
-            os.close(descriptor)
 
     def _write_content(self, descriptor: int, row: Row) -> None:
         try:
@@ -412,10 +398,8 @@ class SnapshotStore:
                 return
         except KeyError:
             source = self._open_in_earlier(row)
-        try:
+        with Descriptor(source):
             self._copy(source, descriptor, row)
-        finally:
-            os.close(source)
 
     def _open_in_earlier(self, row: Row) -> int:
         for snapshot in self._earlier_snapshots():

@@ -19,7 +19,7 @@ import os
 import threading
 from collections.abc import Callable
 
-from mudroom.core.closing import Closing
+from mudroom.core.system.closing import Closing
 from mudroom.core.system.write_all import write_all
 from mudroom.ext.windows.win32.api import Library
 from mudroom.ext.windows.win32.process import interrupt_call
