@@ -6,6 +6,7 @@ import argparse
 import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 
 from mudroom.cli.parser import Rare
 from mudroom.cli.project_session import (
@@ -180,11 +181,9 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         if args.on is not None:
             return _run_elsewhere(session, opened.argv, cwd, args, context)
 
-        try:
+        with closing(client):
             settle_first(session, context, "mudroom run")
             return _run_staged(session, opened.argv, cwd, args, context)
-        finally:
-            client.close()
 
 
 class OpenedProgram(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import closing
 
 from mudroom.core.confinement.protection import Finding
 from mudroom.ext.macos.client import DarwinClient
@@ -30,7 +31,5 @@ def examine(
     """Return this Mac's protections, tried in ``directory``, which is empty. Close ``client``."""
     client = client or DarwinClient()
     search = [entry for entry in environ.get(b"PATH", b"/usr/bin:/bin").split(b":") if entry.startswith(b"/")]
-    try:
+    with closing(client):
         return try_seatbelt(client, directory, home=home, search=search)
-    finally:
-        client.close()

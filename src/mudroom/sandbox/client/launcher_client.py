@@ -20,6 +20,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 
 from mudroom.core.confinement.plan import Plan, StandingPlan, Step, TemplatePlan, of_each, template_plan
 from mudroom.core.system import rights
@@ -130,10 +131,8 @@ class LaunchedCommand:
         if channel is None:
             hint = "request it by RunOptions.view, and take it once"
             raise MudroomError("the view of this command was not requested, or has been taken", hint)
-        try:
+        with closing(channel):
             _data, descriptors, _is_cut = rights.receive(channel, 1, 1)
-        finally:
-            channel.close()
         if not descriptors:
             raise MudroomError("the sandbox ended before it had a view", AGAIN)
         return descriptors[0]
@@ -150,10 +149,8 @@ class LaunchedCommand:
         channel = self._sockets.pop("left", None)
         if channel is None:
             return [], []
-        try:
+        with closing(channel):
             data, descriptors, _is_cut = rights.receive(channel, 1024, 8)
-        finally:
-            channel.close()
         return descriptors, [int.from_bytes(data[at : at + 8], "little") for at in range(0, len(data), 8)]
 
     def terminal(self) -> tuple[int, _socket.socket] | None:
@@ -174,10 +171,8 @@ class LaunchedCommand:
         channel = self._sockets.pop("gate", None)
         if channel is None:
             return []
-        try:
+        with closing(channel):
             kinds, descriptors, _is_cut = rights.receive(channel, 4096, _MOST_LISTENERS)
-        finally:
-            channel.close()
         names = kinds.decode().split()
         if len(descriptors) < len(names):  # MSG_CTRUNC: more than RLIMIT_NOFILE permits (unix(7))
             for descriptor in descriptors:

@@ -65,14 +65,11 @@ class MountedView:
         if not self._by_fuse:
             yield from layer_differences(self._upper, lower)
             return
-        shown = OpenSource(self._place)
-        try:
+        with OpenSource(self._place) as shown:
             for difference in layer_differences(self._upper, lower, by_fuse=True):
                 if difference.staged is not None:
                     difference = difference._replace(staged=shown.look(difference.path))
                 yield difference
-        finally:
-            shown.close()
         os.close(open_mounted(self._place, self._identity))  # raises if another directory was examined
 
 

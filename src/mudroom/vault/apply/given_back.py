@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Collection, Iterator
+from contextlib import closing
 
 from mudroom.core.merge.operations import Op, inverse
 from mudroom.core.system.closing import Descriptor
@@ -126,8 +127,7 @@ def stage(
     told = {"fork": fork.name, "apply": apply}
     given, remarks = list[bytes](), list[Remark]()
     forget(fork)
-    editor = Editor(vault, fork, clock)
-    try:
+    with closing(Editor(vault, fork, clock)) as editor:
         for version in wanted:
             if why := _why_left_out(vault, version.path):
                 remarks.append(Remark(version.path, why.format(**told)))
@@ -149,8 +149,6 @@ def stage(
             lost = editor.flush(command)
         else:
             collect_again(vault, fork)
-    finally:
-        editor.close()
     remarks += [Remark(path, FAILED.format(reason="it could not be staged", **told)) for path in sorted(lost)]
     return GivenBack(tuple(path for path in given if path not in lost), tuple(remarks))
 

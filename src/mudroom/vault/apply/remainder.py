@@ -72,12 +72,9 @@ def keep_remainder(
         return 0
     forget(fork)
     gone = [change for change in changes if change.path in landed]
-    layers = Union(fork.layered, None)
-    try:
+    with Union(fork.layered, None) as layers:
         add_landed(fork.path + LANDED, _as_landed(vault.source, fork.path, layers, gone, merged, parts))
         rest += [_remaining(change, parts[change.path], layers) for change in gone if change.path in parts]
-    finally:
-        layers.close()
     order = {change.path: number for number, change in enumerate(changes)}
     rest.sort(key=lambda change: order[change.path])
     changeset = record.changeset._replace(changes=tuple(rest))

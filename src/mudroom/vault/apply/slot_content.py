@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 from mudroom.core.merge.operations import Op
 from mudroom.core.system.closing import Descriptor
@@ -78,11 +78,8 @@ def slots_of(record: ApplyRecord) -> Iterator[int]:
 
 @contextmanager
 def _form_of(record: ApplyRecord, sources: Mapping[bytes, bytes]) -> Iterator[LandingForm]:
-    forms = LandingForm(open_root(record.project), sources)
-    try:
+    with closing(LandingForm(open_root(record.project), sources)) as forms:
         yield forms
-    finally:
-        forms.close()
 
 
 @contextmanager

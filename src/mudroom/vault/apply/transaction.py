@@ -19,7 +19,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from types import MappingProxyType
 
 from mudroom.core.merge.made_undo import STAYS, repositories_in, undo_of_repositories
@@ -579,16 +579,13 @@ def _finish(
     """
     has_kept = functools.partial(_has_kept, record) if old == "ready" else lambda _op: False
     slots = open_slots(record)
-    executor = Executor(record.project, slots, record.trees, again=again, has_kept=has_kept, state=old)
-    try:
+    with closing(Executor(record.project, slots, record.trees, again=again, has_kept=has_kept, state=old)) as executor:
         executor.run(record.ops, progress)
         unplaced = [op for op in executor.undone if executor.holds_new(op)]
         if executor.done:
             moved = executor.leave_imprint(place.path, new, place.began(), digests)
             if old != "ready":
                 moved_files.add(os.path.dirname(place.path), moved.values())
-    finally:
-        executor.close()
     if old == "ready" and executor.undone:  # a conflict keeps both versions: theirs stays in the fork
         return_slots(record._replace(ops=tuple(unplaced)))
     # no operation was done, so undo has nothing to reverse

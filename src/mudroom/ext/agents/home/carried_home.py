@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import closing
 
 from mudroom.core.system.closing import Descriptor
 from mudroom.core.tree.path import is_below, show
@@ -47,8 +48,7 @@ def _carry(place: bytes, target: bytes) -> bool:
         if not os.path.isdir(at) or os.path.islink(at):
             _copy(at, to)
             continue
-        source = staged_source((at,))
-        try:
+        with closing(staged_source((at,))) as source:
             left_out = {login[len(places[number]) + 1 :] for login in logins if is_below(login, places[number])}
             items = listed(source, lambda path, _entry, left_out=left_out: path in left_out)  # type: ignore[misc]
             left -= sum(entry.size for entry in items.values() if entry.kind == "file")
@@ -57,8 +57,6 @@ def _carry(place: bytes, target: bytes) -> bool:
             os.mkdir(to, 0o700)
             with Descriptor(safe_open.open_directory(to)) as root:
                 clone(source, root, items)
-        finally:
-            source.close()
     for name in (b"/base", STORE):
         if os.path.exists(place + name):
             _copy(place + name, target + name)

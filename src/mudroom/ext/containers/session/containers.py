@@ -11,7 +11,7 @@ import itertools
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 
 from mudroom import __version__
 from mudroom.core.confinement.container import user_of
@@ -129,10 +129,8 @@ class Containers:
         container = self._named(self.container(plan, settings))
         box = start_remote(self.engine, container, local, self._state, self._environ, plan.gate)
         self._sweep(self._state)
-        try:
+        with closing(box):
             yield box
-        finally:
-            box.close()
 
     def forget(self, fork: str) -> None:
         """Drop the containers of a fork that is gone."""

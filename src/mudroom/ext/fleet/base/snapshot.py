@@ -28,6 +28,7 @@ import shutil
 import threading
 from _thread import get_ident
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from typing import NamedTuple
 
 import msgspec
@@ -515,11 +516,8 @@ def _wrong_size(row: Row) -> RefusedBase:
 
 
 def _read_nodes(path: bytes) -> dict[bytes, bytes]:
-    pack = PackFile(path + b"/nodes")
-    try:
+    with closing(PackFile(path + b"/nodes")) as pack:
         return {row.digest: bytes(pack.content(row.offset, row.size)) for row in pack.rows}
-    finally:
-        pack.close()
 
 
 _decoder = msgspec.msgpack.Decoder(Seal)

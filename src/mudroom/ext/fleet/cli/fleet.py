@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Callable
+from contextlib import closing
 
 from mudroom.cli.project_session import open_session
 from mudroom.cli.terminal.context import Context
@@ -112,11 +113,9 @@ def _ls(args: argparse.Namespace, context: Context) -> int:
 def _runs(args: argparse.Namespace, context: Context) -> int:
     with open_session(context) as session:
         log = ErrandLog(session.vault.path)
-    try:
+    with closing(log):
         runs = [row for row in log.runs() if not args.words or row.run in args.words]
         tables = [(row, log.errands(row.run), log.attempts(row.run)) for row in runs]
-    finally:
-        log.close()
     missing = set(args.words) - {row.run for row in runs}
     if missing:
         raise UsageError(f"there is no run {min(missing)} in this project", "mudroom fleet runs lists them")
@@ -133,12 +132,9 @@ def _runs(args: argparse.Namespace, context: Context) -> int:
 
 def _logs(args: argparse.Namespace, context: Context) -> int:
     with open_session(context) as session:
-        log = ErrandLog(session.vault.path)
-        try:
+        with closing(ErrandLog(session.vault.path)) as log:
             _errand, row = fleet_run.named_attempt(log, args.words[0])
             paths = [log.result_directory(row)]
-        finally:
-            log.close()
         if row.fork:
             paths.insert(0, session.vault.path + b"/forks/" + fork_directory(row.fork) + PLACE)
     output = {}
@@ -156,12 +152,10 @@ def _logs(args: argparse.Namespace, context: Context) -> int:
 def _cancel(args: argparse.Namespace, context: Context) -> int:
     with open_session(context) as session:
         log = ErrandLog(session.vault.path)
-    try:
+    with closing(log):
         errands = fleet_run.named_errands(log, args.words)
         log.request_cancel(row.errand for row, attempt in errands if not attempt.is_final and attempt.state != "ended")
         is_owned = log.has_owner()
-    finally:
-        log.close()
     if not context.as_json:
         context.terminal.say(
             "cancelled" if is_owned else "cancelled with the next mudroom fleet resume: no run is under way"

@@ -11,7 +11,7 @@ import os
 import shlex
 import signal
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 from mudroom.cli.command.run import is_agent_program
 from mudroom.cli.project_session import open_session, working_directory
@@ -107,11 +107,8 @@ def fetch(args: argparse.Namespace, context: Context) -> int:
     workers = worker_registry.load(user_config(context.environ))
     code = 0
     with open_session(context) as session:
-        log = ErrandLog(session.vault.path)
-        try:
+        with closing(ErrandLog(session.vault.path)) as log:
             chosen = named_errands(log, args.words)
-        finally:
-            log.close()
         for run_name in dict.fromkeys(errand.run for errand, _row in chosen):
             wanted = frozenset(row.key for errand, row in chosen if errand.run == run_name)
             with origin.resume(session, run_name, workers, front_end(context, quiet=True), wanted) as fleet:
@@ -120,11 +117,8 @@ def fetch(args: argparse.Namespace, context: Context) -> int:
 
 
 def _last_run(session: Session) -> str:
-    log = ErrandLog(session.vault.path)
-    try:
+    with closing(ErrandLog(session.vault.path)) as log:
         runs = log.runs()
-    finally:
-        log.close()
     if not runs:
         raise UsageError("this project has no runs", "mudroom fleet run -- COMMAND makes one")
     return next((row.run for row in reversed(runs) if not row.ended), runs[-1].run)

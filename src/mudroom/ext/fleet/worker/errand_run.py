@@ -14,6 +14,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable
+from contextlib import closing
 
 from mudroom.core.approval.approval import CommandApprover
 from mudroom.core.journal.event_filter import EventFilter
@@ -133,7 +134,7 @@ def _run(run: ErrandRun, sessions: SessionCache, approver: CommandApprover | Non
             spool.write(name, data)
             run.on_output()
 
-        try:
+        with closing(spool):
             result = session.run(
                 errand.argv,
                 fork=run.fork,
@@ -144,8 +145,6 @@ def _run(run: ErrandRun, sessions: SessionCache, approver: CommandApprover | Non
                 approver=approver,
                 cancellation=run.cancellation,
             )
-        finally:
-            spool.close()
         judged, report = _run_judge(session, run, actor, result)
         _save_events(session, run, before)
         try:

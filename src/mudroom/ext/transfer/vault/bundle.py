@@ -23,7 +23,7 @@ import gzip
 import os
 from _blake2 import blake2b
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import IO, Any, NamedTuple, cast
 
 import msgspec
@@ -343,11 +343,8 @@ def _base_source(vault: Vault, state: ForkState) -> Iterator[Source]:
         with OpenSource(vault.source) as live:
             yield live
         return
-    snapshot = SnapshotSource(vault.base(state.base))
-    try:
+    with closing(SnapshotSource(vault.base(state.base))) as snapshot:
         yield snapshot
-    finally:
-        snapshot.close()
 
 
 def _claims(vault: Vault, fork: Fork, state: ForkState) -> Iterator[Claim]:
