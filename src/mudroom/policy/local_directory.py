@@ -16,6 +16,7 @@ import stat
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 
 from mudroom.core.system.closing import Descriptor
 from mudroom.core.system.write_lock import is_read_locked, try_write_lock
@@ -88,10 +89,8 @@ class LocalDirectory:
     def replace(self, name: bytes, data: bytes) -> None:
         """Replace a file atomically. Durable when it returns."""
         beside = name + b".new"
-        try:
+        with suppress(FileNotFoundError):
             disk.unlink(self._descriptor, beside)  # left by a killed writer: we hold the lock
-        except FileNotFoundError:
-            pass
         self._create(beside, data, 0o600)
         disk.rename(self._descriptor, beside, self._descriptor, name)
         disk.sync(self._descriptor)
@@ -159,10 +158,8 @@ class LocalDirectory:
         """Return a descriptor for the directory ``name``, or -1 if it is missing."""
         try:
             if self._write:
-                try:
+                with suppress(FileExistsError):
                     disk.mkdir(above, name, mode)
-                except FileExistsError:
-                    pass
             return disk.open_at(above, name, os.O_RDONLY | disk.O_DIRECTORY | disk.O_NOFOLLOW | disk.O_CLOEXEC)
         except FileNotFoundError:
             return -1

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from contextlib import suppress
 
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
@@ -79,10 +80,8 @@ def read_rows(path: bytes, kind: type[_Rows], hint: str) -> _Rows:
 
 def make_directory(path: bytes) -> int:
     """Create the directory if it is missing, and return a descriptor. Raise as ``open_directory`` does."""
-    try:
+    with suppress(FileExistsError):
         os.mkdir(path, 0o700)
-    except FileExistsError:
-        pass
     return open_directory(path)
 
 

@@ -7,6 +7,7 @@ import errno
 import os
 import sys
 import time
+from contextlib import suppress
 
 from mudroom.cli.terminal.fold import fold, fold_beside
 from mudroom.errors import FULL, MudroomError
@@ -136,10 +137,8 @@ class Terminal:
                 self._label, self._shown = label, now
                 _write(2, self._line())
         if under_way is not None:
-            try:
+            with suppress(RuntimeError):  # the thread limit is reached: the next call shows the work
                 _thread.start_new_thread(self._show_late, (under_way,))
-            except RuntimeError:
-                pass  # the thread limit is reached: the next call shows the work
 
     def _line(self) -> str:
         return f"\r\x1b[K{cut(self._latest, self.columns(2) - 1)}"
@@ -152,10 +151,8 @@ class Terminal:
             if self._under_way is not under_way or self._shown:
                 return
             self._shown = time.monotonic()
-            try:
+            with suppress(OSError):  # the terminal is gone: the next line notices it
                 os.write(2, self._line().encode())  # not sys.stderr, which interpreter shutdown may take away
-            except OSError:
-                pass  # the terminal is gone: the next line notices it
 
     def clear(self) -> None:
         with self._lock:

@@ -34,6 +34,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 
 from mudroom.core.confinement.plan import TemplatePlan
 from mudroom.core.system.closing import Descriptor
@@ -357,10 +358,8 @@ def load(names: Iterable[str]) -> None:
     """Import modules; names that cannot be imported are skipped."""
     for name in names:
         if name not in sys.modules:
-            try:
+            with suppress(ImportError):  # the module is from another version; a command that needs it reports that
                 importlib.import_module(name)
-            except ImportError:
-                pass  # the module is from another version; a command that needs it reports that
 
 
 def keep(place: Place, code: Code, run: Run, rehearse: Callable[[bytes], None]) -> None:
@@ -392,11 +391,9 @@ def keep(place: Place, code: Code, run: Run, rehearse: Callable[[bytes], None]) 
     except Ended:
         pass
     finally:
-        try:
+        with suppress(FileNotFoundError):  # the directory is gone
             if _is_named(directory, place.name, lock):  # otherwise the socket may belong to a later keeper
                 os.unlink(place.name, dir_fd=directory)
-        except FileNotFoundError:
-            pass  # the directory is gone
         keeper.close()
 
 
@@ -424,11 +421,9 @@ def _end(_number: int, _frame: object) -> None:
 
 
 def _listen(directory: int, name: str) -> _socket.socket:
-    try:
+    with suppress(FileNotFoundError):
         # The lock is held, so a socket with this name belongs to a dead keeper.
         os.unlink(name, dir_fd=directory)
-    except FileNotFoundError:
-        pass
     listener = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     listener.setblocking(False)
     mask = os.umask(0o177)
@@ -563,10 +558,8 @@ class KeeperLoop:
 
     def _tell_ahead(self) -> None:
         if self._waiting is not None and (self._plan or self._pages):
-            try:
+            with suppress(OSError):  # it was killed, or stopped
                 self._waiting.send(marshal.dumps((self._plan, self._pages)), _socket.MSG_DONTWAIT)
-            except OSError:
-                pass  # it was killed, or stopped
 
     def _fork(self) -> None:
         ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
@@ -603,11 +596,9 @@ class KeeperLoop:
                 control.setblocking(False)
                 receive(control)  # what was told too late would become an error at the other end
                 if actions is not None:
-                    try:
+                    with suppress(OSError):  # the keeper has ended
                         pages = _pages() if _faults() - faults > MANY else []
                         control.send(_report(sys.modules.keys() - self._code.known, launcher.used, pages))
-                    except OSError:
-                        pass  # the keeper has ended
                     for act in actions:
                         act()
             launcher.close()

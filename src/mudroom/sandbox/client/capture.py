@@ -6,6 +6,7 @@ import os
 import select
 import time
 from collections.abc import Callable, Collection
+from contextlib import suppress
 
 from mudroom.core.system.closing import Closing
 from mudroom.errors import MudroomError
@@ -227,8 +228,6 @@ def attend(
                 break
         return running.wait(), timed_out
     except BaseException:
-        try:
+        with suppress(MudroomError):  # the launcher is gone, and the sandbox with it: the first exception says so
             running.signal(SIGKILL)
-        except MudroomError:
-            pass  # the launcher is gone, and the sandbox with it: the first exception says so
         raise

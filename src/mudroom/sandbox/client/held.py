@@ -10,6 +10,7 @@ import _socket
 import itertools
 import os
 import time
+from contextlib import suppress
 
 from mudroom.core.confinement.plan import Plan
 from mudroom.core.system import rights
@@ -99,10 +100,8 @@ class HeldSandbox:
                 self._close_refresher()
 
     def _close_refresher(self) -> None:
-        try:
+        with suppress(IndexError):  # no overlay, or closed already
             os.close(self._refresher.pop())
-        except IndexError:
-            pass  # no overlay, or closed already
 
     def fileno(self) -> int:
         return self.running.fileno()

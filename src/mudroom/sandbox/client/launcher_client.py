@@ -20,7 +20,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 
 from mudroom.core.confinement.plan import Plan, StandingPlan, Step, TemplatePlan, of_each, template_plan
 from mudroom.core.system import rights
@@ -329,12 +329,12 @@ def _spawn(actions: Sequence[tuple[Any, ...]]) -> tuple[_socket.socket, int]:
 def _offer_to_the_oom_killer(pid: int) -> None:
     """Make a process and its clones the kernel's first choice when the machine has no memory left: better a command
     than the user's desktop. If mudroom runs as root, a command cannot take that back (proc_pid_oom_score_adj(5))."""
-    try:
-        with open(f"/proc/{pid}/oom_score_adj", "r+b", buffering=0) as stream:
-            if int(stream.read()) < FIRST_TO_GO:
-                stream.write(b"%d" % FIRST_TO_GO)
-    except OSError:
-        pass  # not mounted, or forbidden: the kernel then chooses by size alone
+    with (  # not mounted, or forbidden: the kernel then chooses by size alone
+        suppress(OSError),
+        open(f"/proc/{pid}/oom_score_adj", "r+b", buffering=0) as stream,
+    ):
+        if int(stream.read()) < FIRST_TO_GO:
+            stream.write(b"%d" % FIRST_TO_GO)
 
 
 class SpawnedLauncher:

@@ -6,7 +6,7 @@ import _socket
 import errno
 import os
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 
 from mudroom.core.system import rights
 from mudroom.errors import MudroomError
@@ -88,11 +88,8 @@ class NamespaceListener:
         if self._socket is not None:
             self._socket.close()
             self._socket = None
-            with short_path(self._path) as path:
-                try:
-                    os.unlink(path)
-                except FileNotFoundError:
-                    pass
+            with short_path(self._path) as path, suppress(FileNotFoundError):
+                os.unlink(path)
 
 
 def namespaces_at(path: bytes, patience: float | None = None) -> tuple[int, list[int]]:

@@ -28,7 +28,7 @@ class _Levels(NamedTuple):
     """Whether the base shows through."""
 
 
-class Union(Closing):
+class Union:
     """``layers``: paths of layer directories, topmost first. ``base``: the tree below all of them, or None to read the
     layers alone (the staged files); a name that only the base has does not exist then."""
 
@@ -42,6 +42,12 @@ class Union(Closing):
         except BaseException:
             self.close()
             raise
+
+    def __enter__(self) -> Union:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
 
     def close(self) -> None:
         """Close the layers' descriptors. The caller owns the base."""

@@ -20,6 +20,7 @@ import errno
 import os
 import stat
 import sys
+from contextlib import suppress
 
 from mudroom.core.system.closing import Descriptor
 from mudroom.core.tree.path import show
@@ -181,10 +182,8 @@ def is_mark(name: bytes) -> bool:
 
 def _mark(slots: int, record: ApplyRecord) -> None:
     """Write the mark: an empty file, so that it is durable with its name, as the slots are."""
-    try:
+    with suppress(FileExistsError):
         os.close(disk.open_at(slots, _mark_of(record), os.O_WRONLY | os.O_CREAT | os.O_EXCL | disk.O_CLOEXEC, 0o600))
-    except FileExistsError:
-        pass
 
 
 def _has_list(descriptor: int) -> bool:

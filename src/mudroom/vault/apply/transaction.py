@@ -295,10 +295,8 @@ class ApplyDirectory:
             return False
 
     def end(self) -> None:
-        try:
+        with suppress(FileNotFoundError):
             os.unlink(os.path.dirname(self.path) + b"/pending")
-        except FileNotFoundError:
-            pass
 
     def tie(self, record: ApplyRecord, following: Following, joint: Joint) -> ApplyRecord:
         """Write the complete plan as a part of a joint operation, prepare the other parts, and let the plan take its

@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
 
 from mudroom.core.approval.approval import CommandQuestion, HostQuestion, explain_difference, is_same_question
 from mudroom.core.approval_queue import (
@@ -246,10 +247,8 @@ class Queue:
     def listen(self, role: str = "") -> Bell:
         """Return a bell that rings at each new question and each answer. Close it. ``role``: a word for listeners that
         may answer."""
-        try:
+        with suppress(OSError):  # no question can be put there either; a bell that cannot be made has no descriptor
             os.makedirs(self._path, mode=0o700, exist_ok=True)
-        except OSError:
-            pass  # no question can be put there either; a bell that cannot be made has no descriptor
         return Bell(self._bells, role)
 
     def listeners(self) -> frozenset[str]:

@@ -69,8 +69,6 @@ def ports_of(fork: Fork) -> ForkPorts:
 
 def remember(fork: Fork, ports: ForkPorts) -> None:
     """Write them. A fork that has gone, or a full disk, remembers nothing."""
-    try:
+    with suppress(OSError):
         if ports != ports_of(fork):
             write(fork.path + _PORTS, msgspec.json.encode(ports), durable=False)
-    except OSError:
-        pass

@@ -25,6 +25,7 @@ import signal
 import stat
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 
 from mudroom.core.clock import CommandStart
 from mudroom.core.settings import Settings
@@ -519,7 +520,5 @@ def _remove_place(vault: Vault, fork: Fork, note: MountNote) -> None:
         if os.path.isdir(fork.path + b"/mounted"):
             remove_tree(fork.path + b"/mounted")
         return
-    try:
+    with suppress(OSError):  # gone, or the user has put files there since the mount ended
         os.rmdir(note.place)
-    except OSError:
-        pass  # gone, or the user has put files there since the mount ended

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 from _blake2 import blake2b
+from contextlib import suppress
 
 from mudroom.core.tree.change import Changeset
 from mudroom.core.tree.entry import Entry
@@ -121,7 +122,5 @@ def require_seen(fork: Fork, changeset: Changeset, expected: str, what: str) -> 
 
 
 def forget(fork: Fork) -> None:
-    try:
+    with suppress(FileNotFoundError):
         os.unlink(fork.path + REVIEWED)
-    except FileNotFoundError:
-        pass

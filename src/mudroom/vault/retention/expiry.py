@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 
 from mudroom.core.clock import VaultClock, horizon
 from mudroom.core.retention import ApplyFact, Expired, RetentionLimits, expired_applies
@@ -71,13 +72,11 @@ def _plan(place: ApplyDirectory) -> bytes:
 def _size(vault: Vault, place: ApplyDirectory, state: str, *, note: bool) -> int:
     """Return the bytes on disk. A finished apply does not change, so its size is measured once and kept in ``size``."""
     path = place.path + b"/size"
-    try:
+    with suppress(FileNotFoundError):  # not measured yet
         with open(path, "rb") as stream:
             words = stream.read(64).decode("ascii", "replace").split()
         if len(words) == 2 and words[0] == state and words[1].isdecimal():
             return int(words[1])
-    except FileNotFoundError:
-        pass  # not measured yet
     size = measure(place.path)
     if not os.path.isdir(place.path + b"/slots"):
         size += measure(slots_in_project(vault, os.fsencode(place.name)))

@@ -16,8 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from tree_sitter import Node
-
 from mudroom.core.command.locations import CommandContext, is_of_git, locate, move, names_credentials
 from mudroom.core.command.path_aim import add_path_aims
 from mudroom.core.command.shell.grammar import tree_of
@@ -29,6 +27,11 @@ from mudroom.core.command.verdict import CommandClass, CommandPart
 from mudroom.core.command.word import UNKNOWN, Word, concatenate, known_words, literal_words
 from mudroom.core.text.escaping import escape_line
 from mudroom.core.text.regex import regex
+from mudroom.typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
 
 # --- Redirections: the files that a command reads or writes through the shell (bash(1), REDIRECTION) ---
 

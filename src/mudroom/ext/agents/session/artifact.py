@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 
 from mudroom.core.system.closing import Descriptor
 from mudroom.core.system.write_all import write_all
@@ -139,10 +140,8 @@ def _open_directory(root: int, parts: Sequence[bytes]) -> int:
     current = os.dup(root)
     for part in parts:
         with Descriptor(current):
-            try:
+            with suppress(FileExistsError):
                 disk.mkdir(current, part, 0o755)
-            except FileExistsError:
-                pass
             below = disk.open_at(current, part, _DIRECTORY)
         current = below
     return current

@@ -296,12 +296,9 @@ def provide_profile(state: bytes, *, nested: bool) -> bytes:
     path = state + b"/runtime/seccomp-%s-%s.json" % (machine.encode(), b"nested" if nested else b"plain")
     content = profile(machine, nested=nested).encode()
     os.makedirs(state + b"/runtime", mode=0o700, exist_ok=True)
-    try:
-        with open(path, "rb") as stream:
-            if stream.read() == content:
-                return path
-    except FileNotFoundError:
-        pass
+    with suppress(FileNotFoundError), open(path, "rb") as stream:
+        if stream.read() == content:
+            return path
     safe_open.replace(path, content, beside(path))
     return path
 

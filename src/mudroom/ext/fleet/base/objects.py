@@ -26,7 +26,7 @@ import struct
 import threading
 from _blake2 import blake2b
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 import msgspec
@@ -395,10 +395,8 @@ class ObjectStore:
         return any(part.path == path for part in self._parts.values())
 
     def _forget(self, path: bytes) -> None:
-        try:
+        with suppress(FileNotFoundError):  # another process was faster
             os.unlink(path)
-        except FileNotFoundError:
-            pass  # another process was faster
         self._packs.pop(path, None)
         for digest in [digest for digest, location in self._index.items() if location.pack == path]:
             del self._index[digest]
@@ -442,10 +440,8 @@ class _Part:
 
     def abandon(self) -> None:
         os.close(self._descriptor)
-        try:
+        with suppress(FileNotFoundError):  # evicted by another process
             os.unlink(self.path)
-        except FileNotFoundError:
-            pass  # evicted by another process
 
 
 @contextmanager

@@ -28,7 +28,7 @@ import shutil
 import threading
 from _thread import get_ident
 from collections.abc import Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import NamedTuple
 
 import msgspec
@@ -544,11 +544,8 @@ def _is_alive(pid: bytes) -> bool:
 
 def _umask() -> int:
     """Return this process's umask without changing it (proc_pid_status(5)); all bits where it is not told."""
-    try:
-        with open("/proc/self/status", "rb") as stream:
-            for line in stream:
-                if line.startswith(b"Umask:"):
-                    return int(line[6:], 8)
-    except FileNotFoundError:
-        pass  # no /proc: every mode is set
+    with suppress(FileNotFoundError), open("/proc/self/status", "rb") as stream:  # no /proc: every mode is set
+        for line in stream:
+            if line.startswith(b"Umask:"):
+                return int(line[6:], 8)
     return 0o777

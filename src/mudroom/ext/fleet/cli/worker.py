@@ -6,6 +6,7 @@ import argparse
 import os
 import signal
 from collections.abc import Mapping
+from contextlib import suppress
 
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.protocol_streams import take_streams
@@ -80,13 +81,13 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         )
     os.umask(0o077)  # for state; a command's umask is the origin's
     streams = take_streams()
-    try:
+    with (  # a signal: the commands have ended, their outcomes are kept
+        suppress(SystemExit),
+        handling({signal.SIGTERM: end, signal.SIGINT: end, signal.SIGHUP: signal.SIG_IGN}),
+    ):
         # after a lost connection (SIGHUP) the lease decides
-        with handling({signal.SIGTERM: end, signal.SIGINT: end, signal.SIGHUP: signal.SIG_IGN}):
-            if args.engine != "local":
-                serve_cluster(*streams, context.environ, args.engine, args.jobs)
-            else:
-                serve(*streams, context.environ, args.jobs or os.cpu_count() or 1)
-    except SystemExit:
-        pass  # a signal: the commands have ended, their outcomes are kept
+        if args.engine != "local":
+            serve_cluster(*streams, context.environ, args.engine, args.jobs)
+        else:
+            serve(*streams, context.environ, args.jobs or os.cpu_count() or 1)
     return 0
