@@ -85,12 +85,19 @@ def make_directory(path: bytes) -> int:
     return open_directory(path)
 
 
-def replace(path: bytes, content: bytes, beside: bytes = b"") -> None:
-    """Replace a file in a trusted directory: after a power loss it is the old one or the new one, whole. ``beside``:
-    the file that is written first; unique where two processes may write at once."""
-    beside = beside or path + b".new"
-    with open(disk.open_path(beside, _WRITE, 0o600), "wb") as stream:
-        stream.write(content)
-        stream.flush()
-        os.fsync(stream.fileno())
-    disk.rename_path(beside, path)
+def replace(path: bytes, content: bytes, beside: bytes = b"", *, durable: bool = True) -> None:
+    """Replace a file in a trusted directory atomically. ``durable``: after a power loss it is the old one or the new
+    one, whole. ``beside``: the file that is written first; unique where two processes may write at once."""
+    new = beside or path + b".new"
+    try:
+        with open(disk.open_path(new, _WRITE, 0o600), "wb") as stream:
+            stream.write(content)
+            if durable:
+                stream.flush()
+                os.fsync(stream.fileno())
+        disk.rename_path(new, path)
+    except BaseException:
+        if beside:
+            with suppress(FileNotFoundError):
+                os.unlink(beside)
+        raise

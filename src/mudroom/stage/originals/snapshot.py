@@ -20,7 +20,7 @@ from mudroom.core.system.closing import Descriptor
 from mudroom.core.tree.entry import Entry, FileHeld
 from mudroom.core.tree.path import parent
 from mudroom.errors import MudroomError, UsageError
-from mudroom.stage import disk
+from mudroom.stage import disk, safe_open
 from mudroom.stage.beneath import open_file, open_root
 from mudroom.stage.copy import clone, listed
 from mudroom.stage.exclude import choose, named, never_copied, weight
@@ -165,9 +165,7 @@ def _check_size(items: dict[bytes, Entry], limit: int | None) -> None:
 def save_manifest(place: bytes, manifest: dict[bytes, Entry]) -> None:
     import msgspec
 
-    with open(place + b"/manifest.new", "wb") as stream:
-        stream.write(msgspec.msgpack.encode(manifest))
-    disk.rename_path(place + b"/manifest.new", place + b"/manifest")
+    safe_open.replace(place + b"/manifest", msgspec.msgpack.encode(manifest), durable=False)
 
 
 def read_manifest(place: bytes) -> dict[bytes, Entry]:

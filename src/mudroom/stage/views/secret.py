@@ -31,7 +31,7 @@ from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.path import is_below
 from mudroom.core.tree.pattern import matches
 from mudroom.core.tree.secret import ELSEWHERE, Test, is_masked, secret_test, tests_in
-from mudroom.stage import disk
+from mudroom.stage import disk, safe_open
 from mudroom.stage.beneath import open_layer
 from mudroom.stage.layers.layer import LayerWriter, remove_tree
 from mudroom.stage.source import OpenSource, is_secret
@@ -378,7 +378,7 @@ class Finder:
     def _save(self, rows: _Index) -> None:
         beside = self._index + _OURS % (os.getpid(), get_ident()) + b".new"
         index = _FORMAT, self._mask, self._complete, rows, self._judged, self._others
-        write_beside(beside, marshal.dumps(index), self._index)
+        safe_open.replace(self._index, marshal.dumps(index), beside, durable=False)
 
 
 def _stamp(info: os.stat_result) -> _Stamp:
@@ -400,17 +400,6 @@ def _read_index(path: bytes, mask: tuple[bytes, ...]) -> tuple[_Index, bool, _Ju
         return {}, True, {}, None
     complete, rows, judged, others = index
     return rows, complete, judged, others
-
-
-def write_beside(beside: bytes, data: bytes, path: bytes) -> None:
-    """Replace the file at ``path`` atomically, through a file at ``beside`` that only the caller uses."""
-    try:
-        with open(beside, "wb") as stream:
-            stream.write(data)
-        disk.rename_path(beside, path)
-    except BaseException:
-        os.unlink(beside)
-        raise
 
 
 def files_at(source: OpenSource, paths: Sequence[bytes]) -> dict[bytes, Entry]:

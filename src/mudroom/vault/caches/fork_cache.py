@@ -154,8 +154,7 @@ def note_pool(fork: Fork, use: CacheUse) -> None:
         with suppress(FileExistsError):  # a container may have put something else there
             write_small(fork.path + b"/caches/pool", pool, os.O_EXCL)
             return
-    write_small(fork.path + b"/caches/pool.new", pool, os.O_TRUNC)
-    disk.rename_path(fork.path + b"/caches/pool.new", fork.path + b"/caches/pool")
+    safe_open.replace(fork.path + b"/caches/pool", pool, durable=False)
 
 
 def recorded_pool(fork: Fork) -> bytes:

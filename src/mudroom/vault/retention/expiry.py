@@ -16,7 +16,7 @@ from mudroom.core.retention import ApplyFact, Expired, RetentionLimits, expired_
 from mudroom.core.system.closing import Descriptor
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
-from mudroom.stage import disk
+from mudroom.stage import disk, safe_open
 from mudroom.stage.layers.layer import remove_at
 from mudroom.stage.originals import moved_files
 from mudroom.stage.source import is_absence
@@ -81,9 +81,7 @@ def _size(vault: Vault, place: ApplyDirectory, state: str, *, note: bool) -> int
     if not os.path.isdir(place.path + b"/slots"):
         size += measure(slots_in_project(vault, os.fsencode(place.name)))
     if note:
-        with open(path + b".new", "wb") as stream:
-            stream.write(f"{state} {size}\n".encode("ascii"))
-        disk.rename_path(path + b".new", path)
+        safe_open.replace(path, f"{state} {size}\n".encode("ascii"), durable=False)
     return size
 
 

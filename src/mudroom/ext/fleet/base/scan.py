@@ -47,12 +47,12 @@ from mudroom.ext.fleet.base.manifest import (
     encode_node,
 )
 from mudroom.ext.fleet.wire.message import DIGEST, Base
+from mudroom.stage import safe_open
 from mudroom.stage.beneath import LastDirectory
 from mudroom.stage.copy import listed
 from mudroom.stage.exclude import choose, never_copied
 from mudroom.stage.source import OpenSource, is_absence, is_secret, read_all
 from mudroom.stage.stamp import is_settled
-from mudroom.stage.views.secret import write_beside
 
 _FORMAT = 1
 _Stamp = tuple[int, int, int, int, int]
@@ -99,7 +99,7 @@ class DigestCache:
             return
         beside = b"%s.%s.new" % (self._path, os.urandom(4).hex().encode())
         try:
-            write_beside(beside, msgspec.msgpack.encode((_FORMAT, self._rows)), self._path)
+            safe_open.replace(self._path, msgspec.msgpack.encode((_FORMAT, self._rows)), beside, durable=False)
         except OSError:
             return
 

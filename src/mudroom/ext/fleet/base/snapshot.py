@@ -64,12 +64,11 @@ from mudroom.ext.fleet.base.objects import (
 )
 from mudroom.ext.fleet.wire.message import Base
 from mudroom.ext.transfer.vault.rebase import digest as content_digest
-from mudroom.stage import disk
+from mudroom.stage import disk, safe_open
 from mudroom.stage.beneath import LastDirectory, entries, open_root
 from mudroom.stage.copy import FICLONE, copy_content
 from mudroom.stage.layers.layer import remove_tree
 from mudroom.stage.top_directory import spread
-from mudroom.stage.views.secret import write_beside
 
 _KINDS = {FILE: "file", DIRECTORY: "directory", SYMLINK: "symlink"}
 
@@ -535,7 +534,8 @@ def _read_seal(path: bytes) -> tuple[Seal, int] | None:
 
 
 def _write_seal(path: bytes, seal: Seal) -> None:
-    write_beside(b"%s/seal.%d.%d" % (path, os.getpid(), get_ident()), msgspec.msgpack.encode(seal), path + b"/seal")
+    beside = b"%s/seal.%d.%d" % (path, os.getpid(), get_ident())
+    safe_open.replace(path + b"/seal", msgspec.msgpack.encode(seal), beside, durable=False)
 
 
 def _is_alive(pid: bytes) -> bool:
