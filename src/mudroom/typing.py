@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from typing import Any as Any
     from typing import AnyStr as AnyStr
     from typing import BinaryIO as BinaryIO
-    from typing import ClassVar as ClassVar
     from typing import Concatenate as Concatenate
     from typing import Generic as Generic
     from typing import Literal as Literal
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from typing import NoReturn as NoReturn
     from typing import ParamSpec as ParamSpec
     from typing import Protocol as Protocol
+    from typing import Self as Self
     from typing import TypeAlias as TypeAlias
     from typing import TypedDict as TypedDict
     from typing import TypeVar as TypeVar
@@ -41,7 +41,7 @@ else:
     import sys
     from _collections import _tuplegetter
 
-    IO = Any = AnyStr = BinaryIO = ClassVar = Concatenate = NoReturn = TypeAlias = Unpack = None
+    IO = Any = AnyStr = BinaryIO = Concatenate = NoReturn = Self = TypeAlias = Unpack = None
     _new = tuple.__new__
     _make_function = type(lambda: None)
 

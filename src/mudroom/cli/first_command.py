@@ -4,15 +4,13 @@ doctor --setup`` print them. Each works when pasted in this project."""
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Mapping
 
 from mudroom.core.command.pattern_text import quote_words
 from mudroom.core.known_agents import known_agents
 from mudroom.core.system.search_path import find_program
 from mudroom.policy.config import user_config
-from mudroom.typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+from mudroom.typing import NamedTuple
 
 
 class FirstCommand(NamedTuple):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 from mudroom.cli.project_place import project_of
 from mudroom.cli.terminal.context import Context
@@ -44,11 +44,9 @@ def open_listing(context: Context, *, reads_policy: bool = True) -> Iterator[Pro
         with open_session(context, reads_policy=reads_policy, needs_policy=False) as session:
             yield ProjectListing(session.vault, session.actor.settings, session.forks.known_record)
         return
-    try:
+    with closing(vault):
         settings = _settings(vault.project, context) if reads_policy else Settings()
         yield ProjectListing(vault, settings, lambda name: vault.fork(name).record)
-    finally:
-        vault.close()
 
 
 def _vault_at_rest(context: Context) -> Vault | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import closing
 from functools import cache
 
 from mudroom import __version__
@@ -201,12 +202,9 @@ def _run_verb(argv: list[str], usual: Context) -> int:
         return _execute(verb, row, argv, usual)
     from mudroom.sandbox.platform import new_client
 
-    client = new_client(environ)
-    try:
+    with closing(new_client(environ)) as client:
         client.start()
         return _execute(verb, row, argv, usual._replace(client=client))
-    finally:
-        client.close()
 
 
 _ALIASES: Mapping[tuple[str, ...], tuple[str, ...]] = {

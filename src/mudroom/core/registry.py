@@ -8,12 +8,10 @@ one-line message.
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 
 from mudroom.errors import MudroomError
-from mudroom.typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from mudroom.typing import Any
 
 ROWS: Mapping[str, Mapping[str, str]] = {
     "agents": {

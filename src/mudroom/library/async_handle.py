@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 from mudroom.errors import UsageError
 from mudroom.library.argument import seconds_of
@@ -172,10 +172,8 @@ class AsyncOutputStream(AsyncHandle[OutputStream]):
 
 
 def _set(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> None:
-    try:
+    with suppress(RuntimeError):  # the loop is closed: no reader is left
         loop.call_soon_threadsafe(event.set)
-    except RuntimeError:
-        pass  # the loop is closed: no reader is left
 
 
 async def left(close: Callable[[], None], kind: type[BaseException] | None) -> None:

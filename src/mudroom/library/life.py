@@ -16,7 +16,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError, UsageError
@@ -204,18 +204,14 @@ def work_for(cancellation: Cancellation | None) -> None:
 
 def request(cancellation: Cancellation) -> None:
     """Ask a command to end: SIGTERM now, SIGKILL after a grace period. Without a launcher it has ended already."""
-    try:
+    with suppress(MudroomError):  # the launcher is gone, and the command with it
         cancellation.cancel()
-    except MudroomError:
-        pass  # the launcher is gone, and the command with it
 
 
 def kill(cancellation: Cancellation) -> None:
     """Kill all a command's processes now."""
-    try:
+    with suppress(MudroomError):  # as above
         cancellation.kill()
-    except MudroomError:
-        pass  # as above
 
 
 def _each(end: Callable[[Cancellation], None], cancellation: Cancellation | None) -> None:

@@ -11,6 +11,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 
+from mudroom.core.system.closing import Closing
 from mudroom.errors import MudroomError, UsageError
 from mudroom.library.life import kill, request
 from mudroom.library.value import OutputChunk, RunResult
@@ -71,7 +72,7 @@ class OutputListener:
             kill(self._cancellation)
 
 
-class OutputStream:
+class OutputStream(Closing):
     """Output of a running command: iterate over it, then take ``result``. Leaving the block, or forgetting the stream,
     ends the command."""
 
@@ -92,12 +93,6 @@ class OutputStream:
         if chunk is None:
             raise StopIteration
         return chunk
-
-    def __enter__(self) -> OutputStream:
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self.close()
 
     def __del__(self) -> None:
         shared = getattr(self, "_shared", None)

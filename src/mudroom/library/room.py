@@ -14,6 +14,7 @@ import os
 from collections.abc import Collection, Mapping, Sequence
 
 from mudroom.core.registry import part
+from mudroom.core.system.closing import Closing
 from mudroom.errors import ForkExists, UsageError
 from mudroom.library import landing
 from mudroom.library.argument import name_of
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from mudroom.session import Session
 
 
-class Room:
+class Room(Closing):
     """An open project. Thread-safe. ``close`` it, or use it as a context manager.
 
     Without ``fork`` a command runs in a new fork. Commands in different forks run side by side, those in one fork one
@@ -56,12 +57,6 @@ class Room:
         self.project = os.fsdecode(session.project)
         self.notes = tuple(notes)
         """Problems when the room was opened: untrusted parts of a policy, commands that a killed mudroom has left."""
-
-    def __enter__(self) -> Room:
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return f"<mudroom room on {self.project}{' (closed)' if self.is_closed else ''}>"

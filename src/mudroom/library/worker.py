@@ -16,6 +16,7 @@ import asyncio
 import contextvars
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 
 from mudroom.library.life import kill, request, work_for
 from mudroom.sandbox.client.cancellation import Cancellation
@@ -65,10 +66,8 @@ async def _ended(future: asyncio.Future[T], cancellation: Cancellation | None) -
 
 
 def _tell(loop: asyncio.AbstractEventLoop, settle: Callable[..., None], *arguments: object) -> None:
-    try:
+    with suppress(RuntimeError):  # the loop is closed: no task waits for the result
         loop.call_soon_threadsafe(settle, *arguments)
-    except RuntimeError:
-        pass  # the loop is closed: no task waits for the result
 
 
 def _succeed(future: asyncio.Future[T], result: T) -> None:

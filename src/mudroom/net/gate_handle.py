@@ -14,6 +14,7 @@ import socket
 import sys
 import time
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -270,12 +271,10 @@ class GuardHandle:
             self._post(wire.ShutMessage())
             self._is_over = True
             limit = time.monotonic() + timeout
-            try:
+            with suppress(EOFError, wire.BrokenMessage):  # the last message has been read
                 while (left := limit - time.monotonic()) > 0 and is_readable(self._socket, left):
                     while (message := self._next()) is not None:
                         self._handle_message(message, flows)
-            except (EOFError, wire.BrokenMessage):
-                pass  # the last message has been read
             self._socket.close()
         return [*(flow for flow in flows if isinstance(flow, Flow)), *self._lost()]
 
@@ -388,12 +387,12 @@ class GuardHandle:
         """Close the listeners for every process that holds them."""
         for kind, descriptor in self._listeners:
             if kind != "dns-udp":
-                with socket.socket(fileno=_socket.dup(descriptor)) as listener:
-                    try:
-                        # close(2) would leave other processes' copies open; shutdown(2) ends listening itself
-                        listener.shutdown(socket.SHUT_RDWR)
-                    except OSError:
-                        pass  # the socket was not listening
+                with (  # the socket was not listening
+                    socket.socket(fileno=_socket.dup(descriptor)) as listener,
+                    suppress(OSError),
+                ):
+                    # close(2) would leave other processes' copies open; shutdown(2) ends listening itself
+                    listener.shutdown(socket.SHUT_RDWR)
             _socket.close(descriptor)
         self._listeners = []
 

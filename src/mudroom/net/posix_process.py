@@ -12,6 +12,7 @@ import select
 import socket
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 
 from mudroom.core.system.packet import packet_pair
 from mudroom.core.system.process import ProcessHandle
@@ -81,10 +82,8 @@ def _close_inherited() -> None:
     if sys.platform == "darwin":
         for name in os.listdir("/dev/fd"):  # SC_OPEN_MAX may be unbounded there
             if int(name) > 2:
-                try:
+                with suppress(OSError):  # the descriptor used for the listing
                     os.close(int(name))
-                except OSError:
-                    pass  # the descriptor used for the listing
         return
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))
 

@@ -29,6 +29,7 @@ from mudroom.core.command.policy import BY_CLASS, RANKS, ClassRule, CommandPolic
 from mudroom.core.network.host_entry import expand
 from mudroom.core.network.host_pattern import overlap
 from mudroom.core.settings import LeftOut, Loaded, Settings
+from mudroom.core.system.closing import Descriptor
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.policy.command_answers import NAME as RULES
@@ -284,11 +285,8 @@ def _read_machine(directory: bytes, included: list[bytes]) -> list[GivenSetting]
         require_of_root(descriptor, shown)
         return read_open(descriptor, shown, own=False)
 
-    above = disk.open_path(directory, os.O_RDONLY | disk.O_DIRECTORY | disk.O_CLOEXEC)
-    try:
+    with Descriptor(disk.open_path(directory, os.O_RDONLY | disk.O_DIRECTORY | disk.O_CLOEXEC)) as above:
         require_of_root(above, show(directory))
-    finally:
-        os.close(above)
     data = read(POLICY)
     assert data is not None
     return parse(data, show(path), _folder(directory, included, read))

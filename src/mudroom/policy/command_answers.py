@@ -9,6 +9,8 @@ read or parsed is an error; it is never treated as missing.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from mudroom.core.command.pattern_text import bind, quote_words, split_all, split_bound, split_words
 from mudroom.core.command.policy import STRICTNESS, CommandRule
 from mudroom.core.command.verdict import ACTIONS, Action
@@ -22,10 +24,7 @@ from mudroom.policy.setting_row import LOOSENS_UP_TO
 from mudroom.policy.settings_table import SECTIONS
 from mudroom.policy.trust import mark, vouch
 from mudroom.policy.yaml import compose, items, plain, texts, unknown
-from mudroom.typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from mudroom.typing import NamedTuple
 
 NAME = b"rules.yaml"
 KEY = "commands.rules"

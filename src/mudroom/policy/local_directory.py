@@ -16,7 +16,9 @@ import stat
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 
+from mudroom.core.system.closing import Descriptor
 from mudroom.core.system.write_lock import is_read_locked, try_write_lock
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
@@ -87,10 +89,8 @@ class LocalDirectory:
     def replace(self, name: bytes, data: bytes) -> None:
         """Replace a file atomically. Durable when it returns."""
         beside = name + b".new"
-        try:
+        with suppress(FileNotFoundError):
             disk.unlink(self._descriptor, beside)  # left by a killed writer: we hold the lock
-        except FileNotFoundError:
-            pass
         self._create(beside, data, 0o600)
         disk.rename(self._descriptor, beside, self._descriptor, name)
         disk.sync(self._descriptor)
@@ -105,10 +105,8 @@ class LocalDirectory:
         shown = show(root)
         for name, mode in ((outer, 0o777 if self._state is None else 0o700), (inner, 0o700)):
             shown += "/" + show(name)
-            try:
+            with Descriptor(above):
                 descriptor = self._open_directory(name, mode, above, shown)
-            finally:
-                os.close(above)
             if descriptor < 0:
                 return
             above = descriptor
@@ -160,10 +158,8 @@ class LocalDirectory:
         """Return a descriptor for the directory ``name``, or -1 if it is missing."""
         try:
             if self._write:
-                try:
+                with suppress(FileExistsError):
                     disk.mkdir(above, name, mode)
-                except FileExistsError:
-                    pass
             return disk.open_at(above, name, os.O_RDONLY | disk.O_DIRECTORY | disk.O_NOFOLLOW | disk.O_CLOEXEC)
         except FileNotFoundError:
             return -1
@@ -201,15 +197,13 @@ def read_answers(project: bytes, state: bytes | None, name: bytes) -> Iterator[t
 def read_open(descriptor: int, shown: str, *, own: bool = True) -> bytes:
     """Return an open file's content, and close it. Raise UsageError if it is not a regular file, too large, or
     (``own``) if users other than this one and root could have written it."""
-    try:
+    with Descriptor(descriptor):
         info = os.fstat(descriptor)
         if not stat.S_ISREG(info.st_mode):
             raise UsageError(f"{shown} is not a regular file")
         if own:
             _require_own(descriptor, info, shown)
         data = _read(descriptor, LIMIT + 1)
-    finally:
-        os.close(descriptor)
     if len(data) > LIMIT:
         raise UsageError(f"{shown} is larger than 1 MiB")
     return data

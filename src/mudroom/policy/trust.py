@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from mudroom.core.command.policy import RANKS, STRICTNESS, ClassRule, CommandRule, Pattern
 from mudroom.core.network.host_rules import show_rule
 from mudroom.core.settings import StartCommand
+from mudroom.core.system.closing import Descriptor
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
 from mudroom.policy.parse import ROLE, GivenSetting
@@ -209,11 +210,9 @@ def _lock(path: bytes) -> Iterator[None]:
     require_private(os.path.dirname(os.path.dirname(path)))
     make_private(os.path.dirname(path))
     lock = disk.open_path(path + b".lock", os.O_RDWR | os.O_CREAT | disk.O_NOFOLLOW | disk.O_CLOEXEC, 0o600)
-    try:
+    with Descriptor(lock):
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
-    finally:
-        os.close(lock)
 
 
 def _write(path: bytes, record: dict[str, Any]) -> None:

@@ -363,11 +363,8 @@ def unforked(project: bytes, masking: bytes) -> Iterator[Source]:
         if not masking:
             yield base
             return
-        masked = Union((masking,), base)
-        try:
+        with Union((masking,), base) as masked:
             yield masked
-        finally:
-            masked.close()
 
 
 def _in_background(verdict: Verdict, order: Order) -> Verdict:

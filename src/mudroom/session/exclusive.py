@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import _thread
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 
 from mudroom.vault.lock import PATIENCE, Lock, holder_of
 from mudroom.vault.store.store import Vault
@@ -66,18 +66,14 @@ class Exclusive:
         lock = Lock(self._vault.path + b"/lock")
         lock.acquire(what, waiting, PATIENCE)
         try:
-            turn = Turn(self._vault.path)
-            try:
-                with aside():
-                    turn.take(stopping)
-                    self._holder = _thread.get_ident()
-                    try:
-                        yield
-                    finally:
-                        self._holder = 0
-                        turn.give()
-            finally:
-                turn.close()
+            with closing(Turn(self._vault.path)) as turn, aside():
+                turn.take(stopping)
+                self._holder = _thread.get_ident()
+                try:
+                    yield
+                finally:
+                    self._holder = 0
+                    turn.give()
         finally:
             lock.forget()  # its text may hold a command with a masked file's value that was not known yet
             lock.release()

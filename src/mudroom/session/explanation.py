@@ -16,12 +16,9 @@ from mudroom.session.forks import Forks
 from mudroom.session.machine import Machine
 from mudroom.session.order import Outcome
 from mudroom.stage.views.overlay import OverlayView
-from mudroom.typing import TYPE_CHECKING, Any
+from mudroom.typing import Any
 from mudroom.vault.store.fork import Fork
-
-if TYPE_CHECKING:
-    from mudroom.vault.store.store import Vault
-
+from mudroom.vault.store.store import Vault
 
 _EXAMPLE_PORT = 49152
 """The first dynamic port (RFC 6335 6). It stands for the gate's port, which exists only for a running command."""

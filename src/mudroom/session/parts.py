@@ -10,14 +10,12 @@ import itertools
 from collections.abc import Callable
 
 from mudroom.core.tree import stack
-from mudroom.typing import TYPE_CHECKING, NamedTuple
+from mudroom.core.tree.stack import Checkpoint
+from mudroom.typing import NamedTuple
 from mudroom.vault.forks import stacking
 from mudroom.vault.forks.ties import FIRST, Tie, tie, tie_to
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
-
-if TYPE_CHECKING:
-    from mudroom.core.tree.stack import Checkpoint
 
 
 class Part(NamedTuple):

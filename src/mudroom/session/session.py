@@ -22,6 +22,7 @@ from contextlib import contextmanager
 from mudroom.core.registry import part, part_or_none
 from mudroom.core.result import Result
 from mudroom.core.settings import Settings
+from mudroom.core.system.closing import Closing
 from mudroom.core.tree.path import is_below, show
 from mudroom.errors import UsageError
 from mudroom.sandbox.client.capture import SIGTERM
@@ -80,7 +81,7 @@ def _by_record(state: bytes) -> Callable[[Platform], Platform]:
     return certified
 
 
-class Session:
+class Session(Closing):
     """``machine``, ``forks``, ``changes``, ``approval`` and ``sandboxes`` are never rebound."""
 
     def __init__(
@@ -285,12 +286,6 @@ class Session:
             with Lock(vault.path + b"/lock", "reading a copied state"):
                 renew_stamps(vault)
         return cls(vault, home=real_home, environ=environ, **options)
-
-    def __enter__(self) -> Session:
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """End background commands, flush file tools into their forks, and release all resources."""

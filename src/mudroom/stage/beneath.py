@@ -12,6 +12,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from mudroom.core.system.closing import Closing, Descriptor
 from mudroom.core.tree.entry import Entry, from_stat
 from mudroom.stage import disk
 from mudroom.stage.disk import O_PATH as O_PATH
@@ -28,11 +29,8 @@ _numbers = itertools.count()
 @contextmanager
 def directory(root: int, path: bytes) -> Iterator[int]:
     """Yield a descriptor for the directory at ``path`` below ``root``; it is closed when the block ends."""
-    descriptor = open_beneath(root, path, os.O_RDONLY | disk.O_DIRECTORY)
-    try:
+    with Descriptor(open_beneath(root, path, os.O_RDONLY | disk.O_DIRECTORY)) as descriptor:
         yield descriptor
-    finally:
-        os.close(descriptor)
 
 
 def look(parent: int, name: bytes) -> Entry | None:
@@ -70,7 +68,7 @@ def is_absence(error: OSError) -> bool:
     return error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 
-class LastDirectory:
+class LastDirectory(Closing):
     """Opens directories below ``root`` and keeps the last one open: paths in walking order mostly share their
     directory.
 
@@ -83,12 +81,6 @@ class LastDirectory:
         self.root = root
         self._path: bytes | None = None
         self._opened = -1
-
-    def __enter__(self) -> LastDirectory:
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self.close()
 
     def enter(self, path: bytes) -> int:
         """Return the directory's descriptor, which stays open until another directory is entered. Raise OSError as
@@ -159,12 +151,9 @@ def open_file(root: int, path: bytes) -> int:
 
 def read_file(root: int, path: bytes, limit: int) -> bytes | None:
     """Return a file's content, or None if it has more than ``limit`` bytes."""
-    descriptor = open_file(root, path)
-    try:
+    with Descriptor(open_file(root, path)) as descriptor:
         if os.fstat(descriptor).st_size > limit:
             return None
         with os.fdopen(os.dup(descriptor), "rb") as stream:
             data = stream.read(limit + 1)
         return data if len(data) <= limit else None
-    finally:
-        os.close(descriptor)

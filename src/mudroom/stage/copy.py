@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Callable, Collection, Mapping
 
+from mudroom.core.system.closing import Descriptor
 from mudroom.core.tree.entry import Entry, FileHeld
 from mudroom.stage import disk, xattr
 from mudroom.stage.beneath import directory, open_beneath, open_file, reach
@@ -70,12 +71,10 @@ def _copy_lists(source: Source, path: bytes, target: int) -> None:
         opened = source.open(path)
     except (PermissionError, FileNotFoundError):
         return
-    try:
+    with Descriptor(opened):
         if lists := xattr.lists(opened):
             with directory(target, path) as at:
                 xattr.give_lists(at, lists)
-    finally:
-        os.close(opened)
 
 
 def _clone_entry(source: Source, target: int, path: bytes, entry: Entry, links: dict[tuple[int, int], bytes]) -> bool:
@@ -189,25 +188,19 @@ def _copy_special(target: int, path: bytes, entry: Entry) -> bool:
 def copy_file(source: int, target: int, path: bytes, to: bytes, entry: Entry) -> None:
     """Copy a regular file with its mode, mtime and user xattrs to a new file. Raise FileExistsError if the target
     exists."""
-    read = open_file(source, path)
-    try:
+    with Descriptor(open_file(source, path)) as read:
         copy_open_file(read, target, to, entry)
-    finally:
-        os.close(read)
 
 
 def copy_open_file(read: int, target: int, to: bytes, entry: Entry) -> None:
     """Like ``copy_file``, for a source that is already open."""
     if sys.platform == "darwin" and _cloned_by_name(read, target, to, entry):
         return
-    write = open_beneath(target, to, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
+    with Descriptor(open_beneath(target, to, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)) as write:
         copy_content(read, write, entry.size)
         copy_xattrs(read, write)
         disk.set_mode_of(write, entry.mode)
         disk.set_times_of(write, entry.mtime)
-    finally:
-        os.close(write)
 
 
 if sys.platform == "darwin":

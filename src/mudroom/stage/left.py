@@ -7,6 +7,7 @@ import stat
 from collections.abc import Iterator, Mapping, Sequence
 
 from mudroom.core.result import LeftFile
+from mudroom.core.system.closing import Descriptor
 from mudroom.core.tree.path import is_below
 from mudroom.stage import disk
 
@@ -87,7 +88,5 @@ def _is_as_placed(directory: int, path: bytes, size: int, placed: Mapping[bytes,
         opened = disk.open_at(directory, path.rpartition(b"/")[2], os.O_RDONLY | disk.O_NOFOLLOW | disk.O_NONBLOCK)
     except OSError:
         return False
-    try:
+    with Descriptor(opened):
         return os.read(opened, size + 1) == content
-    finally:
-        os.close(opened)

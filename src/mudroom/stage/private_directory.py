@@ -17,6 +17,7 @@ import os
 import stat
 import sys
 
+from mudroom.core.system.closing import Descriptor
 from mudroom.core.tree.path import show
 from mudroom.errors import MaskedRights, MudroomError, UsageError
 from mudroom.stage import disk
@@ -106,14 +107,11 @@ def _give(path: bytes) -> None:
     owner = os.lstat(os.path.dirname(path))
     if disk.user() or not owner.st_uid:
         return
-    opened = disk.open_path(path, os.O_RDONLY | disk.O_DIRECTORY | disk.O_NOFOLLOW | disk.O_CLOEXEC)
-    try:
+    with Descriptor(disk.open_path(path, os.O_RDONLY | disk.O_DIRECTORY | disk.O_NOFOLLOW | disk.O_CLOEXEC)) as opened:
         # That owner may have replaced the directory meanwhile: give away only an empty directory that belongs to root,
         # by its descriptor.
         if os.fstat(opened).st_uid == 0 and not os.listdir(opened):
             os.fchown(opened, owner.st_uid, owner.st_gid)
-    finally:
-        os.close(opened)
 
 
 def _require_own_way(state: bytes, above: bytes) -> None:
@@ -157,8 +155,7 @@ def _close(state: bytes, info: os.stat_result) -> None:
         raise UsageError(
             f"{name} belongs to another user (uid {info.st_uid})", "set MUDROOM_STATE to a directory of your own"
         )
-    opened = disk.open_path(state, _O_PATH | disk.O_DIRECTORY | disk.O_NOFOLLOW | disk.O_CLOEXEC)
-    try:
+    with Descriptor(disk.open_path(state, _O_PATH | disk.O_DIRECTORY | disk.O_NOFOLLOW | disk.O_CLOEXEC)) as opened:
         if not os.path.samestat(os.fstat(opened), info):
             raise UsageError(f"{name} is being replaced", "run the command again")
         place = b"/proc/self/fd/%d" % opened  # an O_PATH descriptor cannot be listed or chmod'ed itself
@@ -176,5 +173,3 @@ def _close(state: bytes, info: os.stat_result) -> None:
                 f"{show(state)} is on a file system that does not keep permissions",
                 "set MUDROOM_STATE to a directory on another one, such as a volume: MUDROOM_STATE=/var/tmp/mudroom",
             )
-    finally:
-        os.close(opened)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from contextlib import suppress
 
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
@@ -79,19 +80,24 @@ def read_rows(path: bytes, kind: type[_Rows], hint: str) -> _Rows:
 
 def make_directory(path: bytes) -> int:
     """Create the directory if it is missing, and return a descriptor. Raise as ``open_directory`` does."""
-    try:
+    with suppress(FileExistsError):
         os.mkdir(path, 0o700)
-    except FileExistsError:
-        pass
     return open_directory(path)
 
 
-def replace(path: bytes, content: bytes, beside: bytes = b"") -> None:
-    """Replace a file in a trusted directory: after a power loss it is the old one or the new one, whole. ``beside``:
-    the file that is written first; unique where two processes may write at once."""
-    beside = beside or path + b".new"
-    with open(disk.open_path(beside, _WRITE, 0o600), "wb") as stream:
-        stream.write(content)
-        stream.flush()
-        os.fsync(stream.fileno())
-    disk.rename_path(beside, path)
+def replace(path: bytes, content: bytes, beside: bytes = b"", *, durable: bool = True) -> None:
+    """Replace a file in a trusted directory atomically. ``durable``: after a power loss it is the old one or the new
+    one, whole. ``beside``: the file that is written first; unique where two processes may write at once."""
+    new = beside or path + b".new"
+    try:
+        with open(disk.open_path(new, _WRITE, 0o600), "wb") as stream:
+            stream.write(content)
+            if durable:
+                stream.flush()
+                os.fsync(stream.fileno())
+        disk.rename_path(new, path)
+    except BaseException:
+        if beside:
+            with suppress(FileNotFoundError):
+                os.unlink(beside)
+        raise

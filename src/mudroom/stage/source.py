@@ -11,6 +11,7 @@ import os
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from mudroom.core.system.closing import Closing, Descriptor
 from mudroom.core.tree.entry import Entry, from_stat, same_stamp
 from mudroom.core.tree.path import show
 from mudroom.core.tree.secret import LIMIT, Test, holds
@@ -75,17 +76,11 @@ class NothingBelow:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
 
 
-class OpenSource(DirectorySource):
+class OpenSource(DirectorySource, Closing):
     """A ``DirectorySource`` that owns its descriptor. The owner closes it when no thread reads it any more."""
 
     def __init__(self, path: bytes, *, is_layer: bool = False) -> None:
         super().__init__(open_layer(path) if is_layer else open_root(path))
-
-    def __enter__(self) -> OpenSource:
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self.close()
 
     def close(self) -> None:
         if self.root >= 0:
@@ -126,8 +121,7 @@ def walk(
 
 def read_all(source: SourceContent, path: bytes, limit: int) -> bytes | None:
     """Return a file's content, or None if it has more than ``limit`` bytes."""
-    descriptor = source.open(path)
-    try:
+    with Descriptor(source.open(path)) as descriptor:
         size = os.fstat(descriptor).st_size
         if size > limit:
             return None
@@ -137,8 +131,6 @@ def read_all(source: SourceContent, path: bytes, limit: int) -> bytes | None:
         while len(data) <= limit and (more := disk.read(descriptor, 1 << 20)):
             data += more
         return data if len(data) <= limit else None
-    finally:
-        os.close(descriptor)
 
 
 def is_secret(source: SourceContent, path: bytes, test: Test) -> bool:
@@ -184,14 +176,8 @@ class RecordedFiles:
 def same_as(opened: int, source: SourceContent, path: bytes) -> bool:
     """Return whether an open file has the content of ``path`` in ``source``, and close it. Raise OSError as open(2) and
     read(2) do."""
-    try:
-        other = source.open(path)
-        try:
-            return same_bytes(opened, other)
-        finally:
-            os.close(other)
-    finally:
-        os.close(opened)
+    with Descriptor(opened), Descriptor(source.open(path)) as other:
+        return same_bytes(opened, other)
 
 
 def same_bytes(descriptor: int, other: int) -> bool:

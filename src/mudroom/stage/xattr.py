@@ -9,6 +9,7 @@ import errno
 import os
 import sys
 
+from mudroom.core.system.closing import Descriptor
 from mudroom.stage import disk
 from mudroom.typing import TYPE_CHECKING, Any
 
@@ -122,10 +123,8 @@ def of_file(source: SourceContent, path: bytes) -> dict[str, bytes] | None:
         opened = source.open(path)
     except OSError:
         return None
-    try:
+    with Descriptor(opened):
         return user(opened)
-    finally:
-        os.close(opened)
 
 
 def _libc() -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 
+from mudroom.core.system.closing import Descriptor
 from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import show
 from mudroom.stage import disk
@@ -39,7 +40,7 @@ def measure(path: bytes, seen: Seen | None = None, remarks: list[str] | None = N
         return 0
     total = _counted(info, seen)
     pending = [name] if info.st_mode & 0o170000 == 0o040000 else []
-    try:
+    with Descriptor(root):
         while pending:
             at = pending.pop()
             try:
@@ -49,8 +50,6 @@ def measure(path: bytes, seen: Seen | None = None, remarks: list[str] | None = N
             except PermissionError:
                 if remarks is not None and not _OVERLAYS_OWN.search(above + b"/" + at):
                     remarks.append(f"{show(above + b'/' + at)} cannot be read: its contents are not counted")
-    finally:
-        os.close(root)
     return total
 
 

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 
+from mudroom.core.system.closing import Descriptor
 from mudroom.errors import FULL
 from mudroom.stage import disk
 
@@ -70,11 +71,8 @@ def wait_for(descriptor: int, operation: int, waiting: Callable[[], None], patie
 
 def sign_again(path: bytes, holder: str) -> None:
     """Replace the holder's text. Only for the process that holds the lock."""
-    descriptor = disk.open_path(path, os.O_RDWR | disk.O_NOFOLLOW | disk.O_CLOEXEC)
-    try:
+    with Descriptor(disk.open_path(path, os.O_RDWR | disk.O_NOFOLLOW | disk.O_CLOEXEC)) as descriptor:
         _sign(descriptor, holder)
-    finally:
-        os.close(descriptor)
 
 
 def _sign(descriptor: int, holder: str) -> None:

@@ -14,7 +14,8 @@ import sys
 import time
 
 from mudroom.core.clock import NEVER, CommandStart, Moment, Span, VaultClock, is_running_on, lowest_since, noted
-from mudroom.stage import disk
+from mudroom.core.system.closing import Descriptor
+from mudroom.stage import disk, safe_open
 from mudroom.stage.stamp import file_clock
 from mudroom.typing import NamedTuple
 
@@ -94,9 +95,7 @@ def save(vault: bytes, clock: VaultClock) -> None:
     head = f"{clock.last.time} {clock.last.running} {clock.last.boot or '-'} {clock.swept}\n"
     text = head + "".join(" ".join(map(str, span)) + "\n" for span in clock.spans)
     beside = vault + NAME + b"." + os.urandom(4).hex().encode()  # unique: other threads write their own
-    with open(beside, "w", encoding="ascii") as stream:
-        stream.write(text)
-    os.replace(beside, vault + NAME)  # rename(2); on Windows os.rename does not replace a file
+    safe_open.replace(vault + NAME, text.encode("ascii"), beside, durable=False)
 
 
 def _read(path: bytes) -> VaultClock | None:
@@ -104,10 +103,8 @@ def _read(path: bytes) -> VaultClock | None:
         descriptor = disk.open_path(path, os.O_RDONLY | disk.O_CLOEXEC | disk.O_NOFOLLOW)
     except FileNotFoundError:
         return None
-    try:
+    with Descriptor(descriptor):
         lines = os.read(descriptor, _LIMIT).decode("ascii", "replace").splitlines()
-    finally:
-        os.close(descriptor)
     try:
         wall, running, boot, swept = lines[0].split(" ")
         spans = tuple(Span(*map(int, line.split(" "))) for line in lines[1:])

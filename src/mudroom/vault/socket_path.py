@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from mudroom.core.system.closing import Descriptor
 from mudroom.stage import disk
 
 _LONGEST = 103
@@ -21,11 +22,8 @@ def short_path(path: bytes) -> Iterator[bytes]:
             yield short
         return
     above, _slash, name = path.rpartition(b"/")
-    directory = disk.open_path(above, os.O_PATH | disk.O_DIRECTORY | disk.O_CLOEXEC)
-    try:
+    with Descriptor(disk.open_path(above, os.O_PATH | disk.O_DIRECTORY | disk.O_CLOEXEC)) as directory:
         yield b"/proc/self/fd/%d/%s" % (directory, name)
-    finally:
-        os.close(directory)
 
 
 @contextmanager

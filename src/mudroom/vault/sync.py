@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
+from mudroom.core.system.closing import Descriptor
 from mudroom.stage import disk
 
 
@@ -19,8 +20,5 @@ def sync_directory(path: bytes) -> None:
 
 
 def _sync(path: bytes, sync: Callable[[int], None]) -> None:
-    descriptor = disk.open_path(path, os.O_RDONLY | disk.O_DIRECTORY | disk.O_CLOEXEC)
-    try:
+    with Descriptor(disk.open_path(path, os.O_RDONLY | disk.O_DIRECTORY | disk.O_CLOEXEC)) as descriptor:
         sync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -27,6 +27,7 @@ import os
 import time
 from collections.abc import Callable
 
+from mudroom.core.system.closing import Descriptor
 from mudroom.stage import disk
 from mudroom.vault.lock import LOCK_EX, LOCK_SH, LOCK_UN, PATIENCE, Lock, flock, try_lock, wait_for
 
@@ -98,21 +99,15 @@ class Turn:
         command wants quiet. Call ``waiting`` with the lock's path once if that takes longer than ``PATIENCE``."""
         self._open()
         if not is_users:
-            descriptor = disk.open_path(self._quiet_path, os.O_RDWR | disk.O_CLOEXEC)
-            try:
+            with Descriptor(disk.open_path(self._quiet_path, os.O_RDWR | disk.O_CLOEXEC)) as descriptor:
                 wait_for(descriptor, LOCK_SH, lambda: waiting(self._quiet_path), PATIENCE)
-            finally:
-                os.close(descriptor)
         # an open file of its own, because other threads release the lock on theirs
-        descriptor = disk.open_path(self._wanted_path, os.O_RDWR | disk.O_CLOEXEC)
-        try:
+        with Descriptor(disk.open_path(self._wanted_path, os.O_RDWR | disk.O_CLOEXEC)) as descriptor:
             wait_for(descriptor, LOCK_SH, lambda: waiting(self._wanted_path), PATIENCE)
             with self._lock:
                 if not self._commands:
                     flock(self._agents, LOCK_SH)  # free: the exclusive holder also holds ``wanted``
                 self._commands += 1
-        finally:
-            os.close(descriptor)
 
     def end(self) -> None:
         with self._lock:

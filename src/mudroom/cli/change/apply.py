@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import fnmatch
-import json
 from collections.abc import Collection, Mapping, Sequence
 
 from mudroom.cli.change.part_paths import NamedPart, named_parts
@@ -94,7 +93,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         report = {"schema": "mudroom.applied/1", "fork": name} | landed_to_json(landed)
         if args.commit:
             report |= _commits().one_commit_to_json(landed)
-        context.terminal.out(json.dumps(report))
+        context.terminal.json(report)
     else:
         print_landed(landed, name, context, git=args.git)
         if args.commit:

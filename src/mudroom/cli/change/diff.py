@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import argparse
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
@@ -31,11 +31,7 @@ from mudroom.core.tree.path import is_below, show, show_path
 from mudroom.core.tree.quote import show_words
 from mudroom.errors import ForkMoved, ForkReplaced, UsageError
 from mudroom.session import Session
-from mudroom.typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    import argparse
-
+from mudroom.typing import Any
 
 _NAMES = 60
 """Most columns for names in ``--stat``. A longer name is not cut."""
@@ -141,7 +137,7 @@ def _review_as_json(session: Session, name: str, args: argparse.Namespace, conte
     report["pushes"] = [push_to_json(row) for row in session.held_effects(name)]
     if args.order == "risk":
         report["order"] = _order().order_to_json(session, name)
-    context.terminal.out(json.dumps(report | {"credentials": list(session.vault.fork(name).credentials)}))
+    context.terminal.json(report | {"credentials": list(session.vault.fork(name).credentials)})
     return 0
 
 
@@ -235,7 +231,7 @@ def _conflicts(session: Session, name: str, words: list[str], context: Context) 
     conflicts = conflicts_in(named_parts(session, name, words))
     if context.as_json:
         rows = [conflict_to_json(*row) for row in conflicts]
-        context.terminal.out(json.dumps({"schema": "mudroom.conflicts/1", "fork": name, "conflicts": rows}))
+        context.terminal.json({"schema": "mudroom.conflicts/1", "fork": name, "conflicts": rows})
         return 3 if conflicts else 0
 
     def lines() -> Iterator[bytes]:
@@ -326,7 +322,7 @@ def _compare(session: Session, old: str, new: str, words: list[str], context: Co
             own = next((part.changeset for part in told if not part.path), Changeset())
             report: dict[str, Any] = {"schema": "mudroom.diff/1", "old": old, "new": new}
             report |= {"changes": changes_to_json(own), "roots": [part.as_json() for part in told if part.path]}
-            context.terminal.out(json.dumps(report))
+            context.terminal.json(report)
             return 0
 
         def lines() -> Iterator[bytes]:

@@ -3,19 +3,15 @@ in which a command was cut off."""
 
 from __future__ import annotations
 
-import json
+import argparse
 import os
 
 from mudroom.cli.project_session import open_session, print_recovered
 from mudroom.cli.terminal.context import Context
 from mudroom.core.result import conflicts_to_json
 from mudroom.core.tree.path import show_path
-from mudroom.typing import TYPE_CHECKING
 from mudroom.vault.forks.fork_summary import ForkSummaries, ForkSummary
 from mudroom.vault.store.fork import interrupted_forks
-
-if TYPE_CHECKING:
-    import argparse
 
 EXAMPLES = """\
 examples:
@@ -47,7 +43,7 @@ def execute(_args: argparse.Namespace, context: Context) -> int:
             for recovery in recovered
         ]
         forks = [{"fork": summary.name, "changed": _changed(summary)} for summary in cut_off]
-        context.terminal.out(json.dumps({"schema": "mudroom.recovered/1", "applies": rows, "forks": forks}))
+        context.terminal.json({"schema": "mudroom.recovered/1", "applies": rows, "forks": forks})
         return 3 if conflicts else 0
     for recovery in recovered:
         print_recovered(context, recovery.name, recovery.fork, recovery.outcome)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 
 from mudroom.cli.change.undo import print_turned
 from mudroom.cli.project_session import exclusive, open_session, print_remarks
@@ -54,7 +53,7 @@ def _redo_part(args: argparse.Namespace, context: Context) -> int:
     if landed is None:
         return 0
     if context.as_json:
-        context.terminal.out(json.dumps({"schema": "mudroom.applied/1", "fork": name} | apply.landed_to_json(landed)))
+        context.terminal.json({"schema": "mudroom.applied/1", "fork": name} | apply.landed_to_json(landed))
     else:
         apply.print_landed(landed, name, context)
     return apply.exit_code(landed)

@@ -22,6 +22,7 @@ from mudroom.cli.terminal.command_signals import TYPED, Terminated
 from mudroom.cli.terminal.foreground_program import GRACE, ForegroundRunner
 from mudroom.core.merge.marker import Labels, has_markers, marker_size, resolve, why_not_mergeable, with_markers
 from mudroom.core.registry import part
+from mudroom.core.system.closing import Descriptor
 from mudroom.core.system.search_path import find_program, require_program
 from mudroom.core.tree.path import show_path
 from mudroom.errors import MudroomError, UsageError
@@ -212,12 +213,10 @@ class _Edited:
 def _remove_others(directory: Path, kept: set[str]) -> None:
     """Remove all other entries. Links are not followed. Entries that cannot be removed stay."""
     own = disk.open_path(directory, os.O_RDONLY | disk.O_DIRECTORY | disk.O_NOFOLLOW | disk.O_CLOEXEC)
-    try:
+    with Descriptor(own):
         for name in set(os.listdir(own)) - kept:
             with suppress(OSError):
                 remove_at(own, os.fsencode(name))
-    finally:
-        os.close(own)
 
 
 def undecide(session: Session, fork: str, conflict: ForkConflict) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import functools
-import json
 from collections.abc import Callable, Sequence
 
 from mudroom.cli.change import resolution
@@ -130,7 +129,7 @@ def print_state(conflicts: list[PartConflict], name: str, context: Context) -> i
     undecided = sum(not conflict.decided for _part, conflict in conflicts)
     if context.as_json:
         rows = [conflict_to_json(*row) for row in conflicts]
-        context.terminal.out(json.dumps({"schema": "mudroom.conflicts/1", "fork": name, "conflicts": rows}))
+        context.terminal.json({"schema": "mudroom.conflicts/1", "fork": name, "conflicts": rows})
     else:
         _print_conflicts(conflicts, undecided, name, context)
     return 3 if undecided else 0

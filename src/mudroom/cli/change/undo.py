@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 from mudroom.cli.project_session import exclusive, open_session, print_remarks
 from mudroom.cli.terminal.context import Context
 from mudroom.core.merge.apply_summary import undo_words
@@ -87,7 +85,7 @@ def print_turned(applied: ApplyResult, action: Literal["undo", "redo"], context:
                 for label, done in applied.roots
             ],
         }  # fmt: skip
-        context.terminal.out(json.dumps(report))
+        context.terminal.json(report)
         return 3 if _has_conflicts(applied) else 0
     terminal = context.terminal
     summary = undo_words(

@@ -90,7 +90,7 @@ def hold(keeper: Keeper) -> list[dict[str, Any]] | int:
 
 def print_started(started: dict[str, Any], context: Context) -> None:
     if context.as_json:
-        context.terminal.out(json.dumps(started))
+        context.terminal.json(started)
         return
     context.terminal.out(started["id"])
     context.terminal.say(

@@ -6,6 +6,7 @@ import argparse
 import functools
 import os
 from collections.abc import Sequence
+from contextlib import closing
 
 from mudroom.cli.command.run import (
     OpenedProgram,
@@ -164,7 +165,7 @@ def run_command(
     argv = _command(args)
     client = context.client or new_client(context.environ)
     client.start()  # it starts while settings and project are read
-    try:
+    with closing(client):
         opened = open_for_command(argv, args, context, client, agent, ask)
         with opened.session as session:
             require_shown(session, args.show)
@@ -182,8 +183,6 @@ def run_command(
             log = "" if context.as_json or quiet else tool_log(session, result)
             if args.fork is None and result.fork and not result.changeset.changes:
                 session.forks.discard_unchanged(result.fork)
-    finally:
-        client.close()
     if quiet and result.ran and not context.as_json:
         if (ended := SESSION_ENDED.format(result.fork)) in result.notes:
             context.terminal.note(ended)
@@ -234,14 +233,13 @@ def _print_piece(stream: str, data: bytes, context: Context) -> None:
     """Print a JSON line for a piece of output: its text, and its bytes too if they are not valid UTF-8. A character may
     be split between pieces."""
     import base64
-    import json
 
     row = {"schema": "mudroom.output/1", "stream": stream, "data": data.decode("utf-8", "replace")}
     try:
         data.decode("utf-8")
     except UnicodeDecodeError:
         row["data_base64"] = base64.b64encode(data).decode()
-    context.terminal.out(json.dumps(row))
+    context.terminal.json(row)
 
 
 def _print_outcome(

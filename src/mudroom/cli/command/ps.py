@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import argparse
 import sys
 import time
 
@@ -16,11 +16,7 @@ from mudroom.core.tree.quote import show_text
 from mudroom.errors import UsageError
 from mudroom.policy.setting_type import seconds
 from mudroom.session import Session
-from mudroom.typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    import argparse
-
+from mudroom.typing import Any
 
 EXAMPLES = """\
 examples:
@@ -58,7 +54,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
             named = {word if word in forks else _commands(session, word)[0].id for word in args.ids}
             rows = [row for row in rows if row["id"] in named or row["fork"] in named]
     if context.as_json:
-        context.terminal.out(json.dumps({"schema": "mudroom.processes/1", "commands": rows}))
+        context.terminal.json({"schema": "mudroom.processes/1", "commands": rows})
     elif rows:
         context.terminal.out("\n".join(describe(row) for row in rows))
     else:
@@ -127,7 +123,7 @@ def _print_output(session: Session, ids: list[str], context: Context) -> int:
     out, err = session.background(identity).output()
     if context.as_json:
         texts = {"stdout": out.decode("utf-8", "replace"), "stderr": err.decode("utf-8", "replace")}
-        context.terminal.out(json.dumps({"schema": "mudroom.printed/1", "id": identity, **texts}))
+        context.terminal.json({"schema": "mudroom.printed/1", "id": identity, **texts})
         return 0
     for stream, data in ((sys.stdout, out), (sys.stderr, err)):
         stream.flush()
@@ -158,7 +154,7 @@ def _end_commands(session: Session, ids: list[str], ends_all: bool, grace: float
     ended = [command.wait() for command in commands]
     rows = [to_json(command.started, end) for command, end in zip(commands, ended, strict=True)]
     if context.as_json:
-        context.terminal.out(json.dumps({"schema": "mudroom.ended/1", "commands": rows}))
+        context.terminal.json({"schema": "mudroom.ended/1", "commands": rows})
     elif rows:
         context.terminal.say("ended: " + ", ".join(f"{row['id']} ({row['exit_code']})" for row in rows))
     else:

@@ -6,6 +6,7 @@ import argparse
 import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 
 from mudroom.cli.parser import Rare
 from mudroom.cli.project_session import (
@@ -23,7 +24,6 @@ from mudroom.cli.terminal.terminal import TITLE, cut, is_terminal
 from mudroom.core.agent.sandbox_level import BARE
 from mudroom.core.registry import AGENT_PROGRAMS, part, part_or_none
 from mudroom.core.result import Result, to_json
-from mudroom.core.text.json_text import to_json_text
 from mudroom.core.tree.path import is_below, show, show_path
 from mudroom.core.tree.quote import show_words
 from mudroom.core.tree.secret import is_masked
@@ -181,11 +181,9 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         if args.on is not None:
             return _run_elsewhere(session, opened.argv, cwd, args, context)
 
-        try:
+        with closing(client):
             settle_first(session, context, "mudroom run")
             return _run_staged(session, opened.argv, cwd, args, context)
-        finally:
-            client.close()
 
 
 class OpenedProgram(NamedTuple):
@@ -234,7 +232,7 @@ def _explain(explanation: dict[str, Any], context: Context) -> None:
     if not context.as_json:
         context.terminal.out("\n".join(explanation["lines"]))
         return
-    context.terminal.out(to_json_text({"schema": "mudroom.explain/1", **explanation}))
+    context.terminal.json({"schema": "mudroom.explain/1", **explanation})
 
 
 def asked_level(args: argparse.Namespace) -> int | None:
@@ -570,4 +568,4 @@ def _print_kept(name: str, context: Context) -> None:
 
 
 def print_json(result: Result, applied: dict[str, Any] | None, context: Context) -> None:
-    context.terminal.out(to_json_text(to_json(result) | {"applied": applied}))
+    context.terminal.json(to_json(result) | {"applied": applied})

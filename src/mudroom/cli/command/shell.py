@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 
 from mudroom.cli.command.exec import run_command
 from mudroom.cli.command.run import add_confinement_options
 from mudroom.cli.terminal.context import Context
-from mudroom.typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import argparse
 
 EXAMPLES = """\
 examples:

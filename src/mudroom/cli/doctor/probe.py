@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from difflib import get_close_matches
 
 from mudroom.core.confinement.access_reason import AccessReason
@@ -147,10 +148,8 @@ def _limits(directory: bytes, environ: Mapping[bytes, bytes], counts_processes: 
     """Test each limit in a temporary control group."""
     client = LauncherClient(SpawnedLauncher())
     client.start()
-    try:
+    with closing(client):
         rows = survey(client.prepare_move, environ, directory, counts_processes=counts_processes)
-    finally:
-        client.close()
     return [Finding(f"limit: {row.limit}", row.state, row.found, row.fix) for row in rows]
 
 

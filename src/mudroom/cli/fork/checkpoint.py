@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import json
+import argparse
 import time
 
 from mudroom.cli.project_session import only_fork, open_session
 from mudroom.cli.terminal.context import Context
 from mudroom.session import Session
-from mudroom.typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import argparse
 
 EXAMPLES = """\
 examples:
@@ -34,7 +30,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
             return 0
         session.forks.checkpoint(fork, args.name)
     if context.as_json:
-        context.terminal.out(json.dumps({"schema": "mudroom.checkpoint/1", "fork": fork, "checkpoint": args.name}))
+        context.terminal.json({"schema": "mudroom.checkpoint/1", "fork": fork, "checkpoint": args.name})
     else:
         context.terminal.say(f"{fork} is frozen as {args.name}: mudroom rollback {args.name} --fork {fork}")
     return 0
@@ -47,7 +43,7 @@ def _list_checkpoints(session: Session, fork: str, context: Context) -> None:
             {"checkpoint": point.name, "time": point.time, "automatic": point.automatic, "layers": len(point.layers)}
             for point in points
         ]
-        context.terminal.out(json.dumps({"schema": "mudroom.checkpoints/1", "fork": fork, "checkpoints": rows}))
+        context.terminal.json({"schema": "mudroom.checkpoints/1", "fork": fork, "checkpoints": rows})
         return
     for point in points:
         when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(point.time / 1e9))

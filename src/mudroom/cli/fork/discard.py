@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import json
+import argparse
 
 from mudroom.cli.project_session import end_mount, exclusive, open_session, print_remarks
 from mudroom.cli.terminal.context import Context
 from mudroom.core.text.plural import amount
 from mudroom.errors import UsageError
 from mudroom.session import upkeep
-from mudroom.typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import argparse
 
 _TOLD = 100_000_000
 """Bytes of caches from which the last fork's end says that they are there."""
@@ -53,7 +49,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         )
     names = [] if effects else names
     if context.as_json:
-        context.terminal.out(json.dumps({"schema": "mudroom.discarded/1", "forks": names}))
+        context.terminal.json({"schema": "mudroom.discarded/1", "forks": names})
     elif names:
         context.terminal.say("discarded: " + ", ".join(names))
     return 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import argparse
 from collections.abc import Callable
 
 from mudroom.cli.fork.ls import execute as list_forks
@@ -12,10 +12,7 @@ from mudroom.core.registry import part
 from mudroom.core.text.plural import counted
 from mudroom.core.tree.change import summarise
 from mudroom.errors import UsageError
-from mudroom.typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    import argparse
+from mudroom.typing import Any
 
 EXAMPLES = """\
 examples:
@@ -69,7 +66,7 @@ def _new(args: argparse.Namespace, context: Context) -> None:
         fork = session.forks.new(args.names[0], parent=parent or None, at=point or None, snapshot=args.snapshot)
         report = {"schema": "mudroom.fork/1", "fork": fork.name, "base": fork.state.base, "parent": fork.state.parent}
     if context.as_json:
-        context.terminal.out(json.dumps(report))
+        context.terminal.json(report)
     else:
         context.terminal.say(f"made {fork.name}: mudroom exec --fork {fork.name} -- COMMAND")
 
@@ -86,7 +83,7 @@ def _rename(args: argparse.Namespace, context: Context) -> None:
     with open_session(context) as session:
         session.forks.rename(*args.names)
     if context.as_json:
-        context.terminal.out(json.dumps({"schema": "mudroom.fork/1", "fork": args.names[1]}))
+        context.terminal.json({"schema": "mudroom.fork/1", "fork": args.names[1]})
 
 
 def _remove(args: argparse.Namespace, context: Context) -> None:
@@ -104,7 +101,7 @@ def _remove(args: argparse.Namespace, context: Context) -> None:
             if not context.as_json:
                 context.terminal.say(f"removed {fork.name}")
     if context.as_json:
-        context.terminal.out(json.dumps({"schema": "mudroom.removed/1", "forks": args.names}))
+        context.terminal.json({"schema": "mudroom.removed/1", "forks": args.names})
 
 
 def _confirm_removal(name: str, files: int, context: Context) -> bool:

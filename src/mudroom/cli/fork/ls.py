@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
+import argparse
 import errno
 import os
+from collections.abc import Sequence
 
 from mudroom.cli.listing import ProjectListing, open_listing
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.fold import fold
 from mudroom.cli.terminal.terminal import cut
 from mudroom.core.result import text
-from mudroom.core.text.json_text import to_json_text
 from mudroom.core.text.plural import counted
 from mudroom.core.tree.change import summarise
 from mudroom.core.tree.quote import show_text
 from mudroom.errors import READ_AGAIN, UPGRADE, ProjectClosed, UsageError
-from mudroom.typing import TYPE_CHECKING, Any
+from mudroom.typing import Any
 from mudroom.vault.forks.damage import UNREADABLE, damage_of
 from mudroom.vault.forks.ties import ties_of
 from mudroom.vault.store.fork import Fork, last_holder
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Sequence
-
 
 _EMPTY: dict[str, Any] = {
     "fork": "", "command": [], "state": "", "level": None, "changed": 0, "lines_added": 0, "lines_removed": 0,
@@ -61,7 +57,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     with open_listing(context) as listing:
         rows = listed_forks(listing)
     if context.as_json:
-        context.terminal.out(to_json_text({"schema": "mudroom.forks/1", "forks": rows}))
+        context.terminal.json({"schema": "mudroom.forks/1", "forks": rows})
     elif rows:
         context.terminal.out("\n".join(describe(row, context.terminal.columns(1)) for row in rows))
     else:

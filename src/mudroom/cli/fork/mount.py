@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import argparse
 import os
 import time
 
@@ -13,10 +13,7 @@ from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.session import Session
 from mudroom.session.forks import mounting
-from mudroom.typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    import argparse
+from mudroom.typing import Any
 
 EXAMPLES = """\
 examples:
@@ -64,7 +61,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
             place = os.path.join(working_directory(), os.fsencode(args.directory))
         mount = session.forks.mount(args.fork, place, writable=not args.read_only, kind=args.kind)
     if context.as_json:
-        context.terminal.out(json.dumps({"schema": "mudroom.mount/1"} | row(args.fork, mount)))
+        context.terminal.json({"schema": "mudroom.mount/1"} | row(args.fork, mount))
     else:
         context.terminal.out(show(mount.place))
         mode = "" if mount.writable else ", read-only"
@@ -81,7 +78,7 @@ def _list_mounts(session: Session, context: Context) -> None:
     states = {name: mounting(session.forks).state(name) for name in mounts}
     if context.as_json:
         rows = [row(name, mount) | {"state": states[name]} for name, mount in mounts.items()]
-        context.terminal.out(json.dumps({"schema": "mudroom.mounts/1", "mounts": rows}))
+        context.terminal.json({"schema": "mudroom.mounts/1", "mounts": rows})
         return
     for name, mount in mounts.items():
         since = time.strftime("%H:%M:%S", time.localtime(mount.since.time / 1e9))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import argparse
 
 from mudroom.cli.change.preview import PreviewNotes, preview
 from mudroom.cli.project_session import end_mount, only_fork, open_session, print_remarks
@@ -11,11 +11,7 @@ from mudroom.core.result import changes_to_json
 from mudroom.core.tree.change import Changeset, Remark
 from mudroom.errors import MudroomError, SandboxAlive, SecretsUnknown, UsageError
 from mudroom.session import Session
-from mudroom.typing import TYPE_CHECKING
 from mudroom.vault.forks.damage import reason_of
-
-if TYPE_CHECKING:
-    import argparse
 
 EXAMPLES = """\
 examples:
@@ -58,7 +54,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     undo = before.name if before is not None else None
     if context.as_json:
         report = {"schema": "mudroom.rollback/1", "fork": fork, "checkpoint": name, "done": done, "undo": undo}
-        context.terminal.out(json.dumps(report | {"changes": changes_to_json(dropped)}))
+        context.terminal.json(report | {"changes": changes_to_json(dropped)})
     elif done:
         back = f"; mudroom rollback {undo} --fork {fork} has it back" if undo else ""
         context.terminal.say(f"{fork} is as it was at {name}{back}")

@@ -5,8 +5,10 @@ As text it only reads: a project without a vault does not get a vault.
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
+from collections.abc import Sequence
 
 from mudroom.cli.fork.ls import describe, listed_forks
 from mudroom.cli.listing import ProjectListing, open_listing
@@ -14,21 +16,15 @@ from mudroom.cli.project_place import project_of
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.fold import fold_beside
 from mudroom.core.confinement.limit import show_size
-from mudroom.core.text.json_text import to_json_text
 from mudroom.core.text.plural import counted
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.policy.config import places
 from mudroom.stage import disk
 from mudroom.stage.views.preflight import check_project
-from mudroom.typing import TYPE_CHECKING
 from mudroom.vault.apply.plan_state import list_applies
 from mudroom.vault.caches.pool import shared_caches
 from mudroom.vault.store.store import vault_path
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Sequence
 
 EXAMPLES = """\
 examples:
@@ -58,7 +54,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     if context.as_json:
         with open_listing(context) as listing:
             report = _as_json(listing, certified(context))
-        context.terminal.out(to_json_text(report))
+        context.terminal.json(report)
         return 0
     place = places(context.environ)
     project, state = disk.real_path(project_of(context)), disk.real_path(place.state)

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import json
+import argparse
 
 from mudroom.cli.change.preview import preview, preview_notes
 from mudroom.cli.project_session import open_session
 from mudroom.cli.terminal.context import Context
 from mudroom.core.result import changes_to_json
-from mudroom.typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import argparse
 
 EXAMPLES = """\
 examples:
@@ -29,7 +25,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         notes = None if context.as_json else preview_notes(session, args.fork, changeset.changes)
     if context.as_json:
         report = {"schema": "mudroom.unmount/1", "fork": args.fork, "changes": changes_to_json(changeset)}
-        context.terminal.out(json.dumps(report))
+        context.terminal.json(report)
     elif changeset:
         for line in preview(f"{args.fork} would change", changeset, context.terminal, notes):
             context.terminal.say(line)

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-import json
+import argparse
 import os
 import sys
 import tempfile
@@ -21,10 +21,6 @@ from mudroom.errors import UsageError
 from mudroom.policy.config import places
 from mudroom.sandbox.platform import BY_RECORD
 from mudroom.stage.private_directory import require_private
-from mudroom.typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import argparse
 
 EXAMPLES = """\
 examples:
@@ -73,7 +69,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     findings += certified(place.state)[0] if sys.platform in BY_RECORD else []
     if context.as_json:
         rows = [finding._asdict() for finding in findings]
-        context.terminal.out(json.dumps({"schema": "mudroom.doctor.probe/1", "protections": rows}))
+        context.terminal.json({"schema": "mudroom.doctor.probe/1", "protections": rows})
     else:
 
         def style(text: str, name: str) -> str:
@@ -115,7 +111,7 @@ def _table(context: Context) -> int:
     if context.as_json:
         names = ("protection", "level", "platform", "mechanism", "tested")
         protections = [dict(zip(names, row, strict=True)) for row in rows()]
-        context.terminal.out(json.dumps({"schema": "mudroom.protections/1", "protections": protections}))
+        context.terminal.json({"schema": "mudroom.protections/1", "protections": protections})
     else:
         context.terminal.out(document().rstrip("\n"))
     return 0

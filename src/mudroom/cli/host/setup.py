@@ -17,7 +17,6 @@ from mudroom.core.confinement.protection import Finding
 from mudroom.core.known_agents import known_agents
 from mudroom.core.registry import is_installed
 from mudroom.core.system.search_path import find_program
-from mudroom.core.text.json_text import to_json_text
 from mudroom.errors import UsageError
 from mudroom.policy.config import places, user_config
 from mudroom.stage.views.preflight import check_project
@@ -94,7 +93,7 @@ def show_setup(findings: Sequence[Finding], context: Context, columns: int) -> i
     """Print the screen. Return the exit code."""
     look, advice = first_look(findings), _advice(context)
     if context.as_json:
-        context.terminal.out(to_json_text(_as_json(look, advice)))
+        context.terminal.json(_as_json(look, advice))
     else:
         context.terminal.out("\n".join(_screen(look, advice, context, columns)))
     return 0 if look.levels[1].state != "no" else 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import argparse
 import os
 import sys
 import time
@@ -33,11 +33,7 @@ from mudroom.policy.host_answers import drop, keep, load_entries, missing_answer
 from mudroom.session import Session
 from mudroom.session.confinement.namespace_listener import namespaces_at, show_inside
 from mudroom.session.project_session import held_if_possible
-from mudroom.typing import TYPE_CHECKING, Any, Protocol
-
-if TYPE_CHECKING:
-    import argparse
-
+from mudroom.typing import Any, Protocol
 
 # --- Open port ---
 # ``mudroom net open PORT``: make a server in a sandbox reachable on this machine's loopback, for this user, as long as
@@ -64,7 +60,7 @@ def open_port(args: argparse.Namespace, context: Context) -> int:
             remember(fork, remembered._replace(opened={**remembered.opened, inside: port}))
         url = f"http://127.0.0.1:{port}"
         if context.as_json:
-            context.terminal.out(json.dumps({"schema": "mudroom.net-open/1", "fork": name, "port": port, "url": url}))
+            context.terminal.json({"schema": "mudroom.net-open/1", "fork": name, "port": port, "url": url})
         else:
             context.terminal.out(f"{url} is port {inside} of the command in {name}, until it ends (Ctrl-C closes it)")
 
@@ -174,7 +170,7 @@ def _print_event(event: Event, fork: str | None, context: Context) -> None:
             row |= flow_from_json(data)._asdict()
         except ValueError as error:
             row["error"] = str(error)
-        context.terminal.out(json.dumps(row))
+        context.terminal.json(row)
         return
     try:
         line = _line(flow_from_json(data))
@@ -371,7 +367,7 @@ def _store(rules: list[HostRule], context: Context) -> int:
             _warn_if_overridden(rule, project, context)
     _journal(rules, rules[0].action, context)
     if context.as_json:
-        context.terminal.out(json.dumps({"schema": "mudroom.net/1", "rules": rows}))
+        context.terminal.json({"schema": "mudroom.net/1", "rules": rows})
     return 0
 
 
@@ -434,9 +430,7 @@ def _remove(args: argparse.Namespace, context: Context) -> int:
             )
     _journal(removed_rules, "rm", context)
     if context.as_json:
-        context.terminal.out(
-            json.dumps({"schema": "mudroom.net/1", "removed": [rule_to_json(rule) for rule in removed_rules]})
-        )
+        context.terminal.json({"schema": "mudroom.net/1", "removed": [rule_to_json(rule) for rule in removed_rules]})
     return 0
 
 
@@ -502,7 +496,7 @@ def _list(_args: argparse.Namespace, context: Context) -> int:
             "agents": [str(link) for link in settings.agent_links],
             "forks": [{rule.side: str(rule)} for rule in settings.fork_rules] + grants,
         }
-        context.terminal.out(json.dumps(report))
+        context.terminal.json(report)
         return 0
     columns = context.terminal.columns(1)
     for line in _rule_lines(rules, columns):
@@ -592,7 +586,7 @@ def _why(args: argparse.Namespace, context: Context) -> int:
         ]
     if context.as_json:
         report = {"schema": "mudroom.net-why/1", "mode": settings.network_at(settings.level), "answers": rows}
-        context.terminal.out(json.dumps(report))
+        context.terminal.json(report)
     else:
         for row in rows:
             answer = f"{row['host']}:{row['port']}: {row['action']}: {row['reason']}{_condition(row)}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Collection, Iterator, Sequence
 
@@ -29,7 +28,7 @@ def print_presets(active: Collection[str], words: Sequence[str], context: Contex
             | {"uploads": {host: note for host in preset.hosts if (note := uploads_of(host.partition(":")[0]))}}
             for name, preset in presets.items()
         ]
-        context.terminal.out(json.dumps({"schema": "mudroom.net-presets/1", "presets": rows}))
+        context.terminal.json({"schema": "mudroom.net-presets/1", "presets": rows})
         return 0
     for name, preset in presets.items():
         mark = "on " if name in active else "   "

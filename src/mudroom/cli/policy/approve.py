@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import select
 
@@ -95,7 +94,7 @@ def _list(rows: list[QueueRow], queue: Queue, context: Context) -> int:
     now = queue.moment()
     if context.as_json:
         listed = [row_to_json(row, now) for row in rows]
-        context.terminal.out(json.dumps({"schema": "mudroom.approvals/1", "approvals": listed}))
+        context.terminal.json({"schema": "mudroom.approvals/1", "approvals": listed})
         return 0
     for row in rows:
         asked = row.asked
@@ -193,7 +192,7 @@ def _decide(row: QueueRow, answer: CommandAnswer, queue: Queue, session: Session
     if context.as_json:
         now = row._replace(decision=decision) if is_taken_back else queue.row(row.name)
         report = {"schema": "mudroom.approval/1", "ours": is_first, "rule_written": rule_written}
-        context.terminal.out(json.dumps(report | row_to_json(now, queue.moment())))
+        context.terminal.json(report | row_to_json(now, queue.moment()))
     elif not is_first:
         context.terminal.error(f"{row.name} has ended already: {describe_decision(decision)}")
     elif is_taken_back:

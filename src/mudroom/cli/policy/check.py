@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import argparse
 import os
 from collections.abc import Iterator, Sequence
 
@@ -21,11 +21,6 @@ from mudroom.policy.host_answers import load as answered
 from mudroom.policy.parse import GivenSetting, settings_from
 from mudroom.stage.private_directory import answer_files
 from mudroom.stage.views.preflight import policy_above
-from mudroom.typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import argparse
-
 
 PATTERNS = frozenset(("secrets_mask", "secrets_show", "copy_exclude"))
 """Fields of the settings that are patterns of gitignore(5)."""
@@ -43,7 +38,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
             "whole": not errors,
             "problems": [problem._asdict() for problem in problems],
         }
-        context.terminal.out(json.dumps(report))
+        context.terminal.json(report)
         return 1 if errors else 0
     for problem in problems:
         where = f"{problem.where}: " if problem.where else ""

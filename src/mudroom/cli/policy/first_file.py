@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import time
@@ -17,10 +18,6 @@ from mudroom.policy.first_policy import first_policy
 from mudroom.policy.schema import schema
 from mudroom.policy.trust import begin
 from mudroom.stage import disk
-from mudroom.typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import argparse
 
 SCHEMA_FILE = b"policy.schema.json"
 
@@ -45,7 +42,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     begin(project, state, layers[PROJECT], roles_of(layers), time.time_ns())
     note_change(context, written="policy.yaml")
     if context.as_json:
-        context.terminal.out(json.dumps({"schema": "mudroom.policy-init/1", "path": os.fsdecode(path)}))
+        context.terminal.json({"schema": "mudroom.policy-init/1", "path": os.fsdecode(path)})
     else:
         context.terminal.say(f"{show(path)} is written: yours to edit")
     return 0

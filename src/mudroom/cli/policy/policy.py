@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import json
 import os
@@ -27,11 +28,7 @@ from mudroom.session import Session
 from mudroom.session.order import Order
 from mudroom.session.project_session import held_if_possible, host_answers
 from mudroom.stage import disk
-from mudroom.typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    import argparse
-
+from mudroom.typing import Any
 
 # --- ``mudroom policy why -- CMD``: the verdict about an agent's command at the level it would have ---
 # The command is not run. The verdict assumes that the sandbox can be made as planned. A command whose sandbox loses
@@ -56,7 +53,7 @@ def judge(args: argparse.Namespace, context: Context) -> int:
     takers = dict.fromkeys(rule.pattern for rule in rules if rule.hold)
     holds = [host for host in takers if host not in EFFECTS or EFFECTS[host].holds]
     if context.as_json:
-        context.terminal.out(json.dumps(_as_json(argv, classification, verdict, args.agent, level) | {"holds": holds}))
+        context.terminal.json(_as_json(argv, classification, verdict, args.agent, level) | {"holds": holds})
     else:
         context.terminal.out("\n".join(_as_text(classification, verdict)))
         if holds:
@@ -204,7 +201,7 @@ def _why_last(session: Session, fork: str | None, context: Context) -> int:
     refused = data.get("denials", [])
     if context.as_json:
         row = {"schema": "mudroom.why/1", "command": data["command"], "fork": runs[-1].fork, "denials": refused}
-        context.terminal.out(json.dumps(row))
+        context.terminal.json(row)
         return 0 if refused else 1
     command = show_text(data["command"])
     if not refused:
@@ -219,7 +216,7 @@ def _why_last(session: Session, fork: str | None, context: Context) -> int:
 
 def _print_answers(answers: list[AccessReason], context: Context) -> int:
     if context.as_json:
-        context.terminal.out(json.dumps({"schema": "mudroom.why/1", "rules": [answer._asdict() for answer in answers]}))
+        context.terminal.json({"schema": "mudroom.why/1", "rules": [answer._asdict() for answer in answers]})
     for answer in answers if not context.as_json else ():
         context.terminal.out(f"{answer.subject}: {answer.verdict}: {answer.reason}")
     return 0 if any(answer.refused for answer in answers) else 1

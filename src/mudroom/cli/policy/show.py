@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import argparse
 import os
 from collections.abc import Iterator, Sequence
 
@@ -15,10 +15,6 @@ from mudroom.policy.config import left_out, load_policy, user_config
 from mudroom.policy.parse import GivenSetting
 from mudroom.policy.settings_table import ROWS
 from mudroom.policy.trust import describe
-from mudroom.typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import argparse
 
 
 def execute(_args: argparse.Namespace, context: Context) -> int:
@@ -34,7 +30,7 @@ def execute(_args: argparse.Namespace, context: Context) -> int:
             "left_out": [_row(text, at) for text, at in left],
             "why": loaded.why,
         }
-        context.terminal.out(json.dumps(row))
+        context.terminal.json(row)
         return 0
     home = os.path.dirname(os.path.dirname(user_config(context.environ)))
     width, columns = min(60, max(len(text) for text, _at in rows)), context.terminal.columns(1)

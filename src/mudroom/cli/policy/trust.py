@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import argparse
 import time
 
 from mudroom.cli.project_session import open_session, project_of
@@ -13,10 +13,6 @@ from mudroom.policy.combine import project_items, read, roles_of
 from mudroom.policy.config import MACHINE, places, user_config
 from mudroom.policy.host_answers import loosening_items, missing_answers, tightening_items
 from mudroom.policy.trust import forget, freeing_roles, holds, judge, loosens, mark, remember, seen
-from mudroom.typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import argparse
 
 
 def execute(args: argparse.Namespace, context: Context) -> int:
@@ -54,7 +50,7 @@ def _trust(args: argparse.Namespace, context: Context) -> int:
             "trusted": agreed,
             "loosens": [{"text": text, "source": at, "new": text in new_texts} for text, at in loose],
         }
-        context.terminal.out(json.dumps(row))
+        context.terminal.json(row)
     elif not loose:
         context.terminal.say("the project's policy loosens nothing: there is nothing to trust")
     else:
@@ -80,7 +76,7 @@ def _distrust(context: Context) -> int:
     if was_trusted:
         note_change(context, trusted=[])
     if context.as_json:
-        context.terminal.out(json.dumps({"schema": "mudroom.policy.trust/1", "trusted": False, "was": was_trusted}))
+        context.terminal.json({"schema": "mudroom.policy.trust/1", "trusted": False, "was": was_trusted})
     else:
         context.terminal.say("no longer trusted" if was_trusted else "it was not trusted")
     return 0

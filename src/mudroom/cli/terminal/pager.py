@@ -6,6 +6,7 @@ import os
 import shlex
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.terminal import output_error
@@ -46,15 +47,11 @@ def page(lines: Iterator[bytes], context: Context) -> None:
         subprocess.Popen(command, stdin=subprocess.PIPE, env=environment) as pager,
     ):
         assert pager.stdin is not None
-        try:
+        with suppress(BrokenPipeError):  # the reader has quit the pager
             for line in lines:
                 pager.stdin.write(coloured(line, context))
-        except BrokenPipeError:
-            pass  # the reader has quit the pager
-        try:
+        with suppress(BrokenPipeError):
             pager.stdin.close()
-        except BrokenPipeError:
-            pass
 
 
 def pager_words(context: Context) -> list[str]:

@@ -18,7 +18,7 @@ import _thread
 import os
 import select
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from mudroom.typing import TYPE_CHECKING, Any, NoReturn
 
@@ -127,10 +127,8 @@ class _Watch:
 
     def end(self) -> None:
         self._is_ended = True
-        try:
+        with suppress(BlockingIOError):  # the pipe is full, so the thread is awake
             os.write(self._wake_writer, b"\0")
-        except BlockingIOError:
-            pass  # the pipe is full, so the thread is awake
         if self._ended.acquire(timeout=PATIENCE):
             self.undo()
         else:  # without memory a thread can fail before its first line; its pipe stays open in case it still runs

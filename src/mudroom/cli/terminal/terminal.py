@@ -7,6 +7,7 @@ import errno
 import os
 import sys
 import time
+from contextlib import suppress
 
 from mudroom.cli.terminal.fold import fold, fold_beside
 from mudroom.errors import FULL, MudroomError
@@ -76,6 +77,12 @@ class Terminal:
         self.clear()
         _write(1, text + "\n")
 
+    def json(self, value: Mapping[str, object]) -> None:
+        """Print a result to stdout as one line of JSON."""
+        from mudroom.core.text.json_text import to_json_text
+
+        self.out(to_json_text(value))
+
     def say(self, text: str = "") -> None:
         """Print a message to stderr."""
         self.clear()
@@ -130,10 +137,8 @@ class Terminal:
                 self._label, self._shown = label, now
                 _write(2, self._line())
         if under_way is not None:
-            try:
+            with suppress(RuntimeError):  # the thread limit is reached: the next call shows the work
                 _thread.start_new_thread(self._show_late, (under_way,))
-            except RuntimeError:
-                pass  # the thread limit is reached: the next call shows the work
 
     def _line(self) -> str:
         return f"\r\x1b[K{cut(self._latest, self.columns(2) - 1)}"
@@ -146,10 +151,8 @@ class Terminal:
             if self._under_way is not under_way or self._shown:
                 return
             self._shown = time.monotonic()
-            try:
+            with suppress(OSError):  # the terminal is gone: the next line notices it
                 os.write(2, self._line().encode())  # not sys.stderr, which interpreter shutdown may take away
-            except OSError:
-                pass  # the terminal is gone: the next line notices it
 
     def clear(self) -> None:
         with self._lock:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import difflib
 import json
 import os
@@ -25,12 +26,8 @@ from mudroom.core.system.readiness import is_abandoned
 from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
-from mudroom.typing import TYPE_CHECKING, Any
+from mudroom.typing import Any
 from mudroom.vault.store.store import Vault
-
-if TYPE_CHECKING:
-    import argparse
-
 
 # --- ``mudroom log export``: the journal as JSON lines for other programs ---
 
@@ -203,7 +200,7 @@ def _event_count(args: argparse.Namespace) -> int | None:
 def _event_printer(context: Context) -> Callable[[Event], None]:
     def print_event(event: Event) -> None:
         if context.as_json:
-            context.terminal.out(json.dumps(as_json(event)))
+            context.terminal.json(as_json(event))
         else:
             terminal = context.terminal
             terminal.out(line(event, lambda text, style: terminal.style(text, style, 1), terminal.columns(1)))
@@ -292,7 +289,7 @@ def _verify(vault: Vault, against: str | None, context: Context) -> int:
             "problems": problems,
             "unanchored": check.unanchored,
         }
-        terminal.out(json.dumps(row))
+        terminal.json(row)
     elif not problems:
         terminal.out("the journal is intact")
         terminal.say(f"{check.head.number:,} events; verify --against {check.head.number}:{check.head.digest}")

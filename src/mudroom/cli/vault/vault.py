@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import argparse
 import os
 import sys
 import time
@@ -22,14 +22,10 @@ from mudroom.policy.config import load_policy, places
 from mudroom.policy.setting_type import seconds, size
 from mudroom.session import upkeep
 from mudroom.stage import disk
-from mudroom.typing import TYPE_CHECKING, Any
+from mudroom.typing import Any
 from mudroom.vault.lock import Lock
 from mudroom.vault.retention.restored import renew_stamps
 from mudroom.vault.store.directory_identity import note_directory
-
-if TYPE_CHECKING:
-    import argparse
-
 
 # --- ``mudroom vault gc``: remove expired data. Forks hold work, so it names them and asks first ---
 
@@ -111,7 +107,7 @@ def _print_results(
             {"project": text(vault.project), **upkeep.told(result), "remarks": list(result.remarks)}
             for vault, result in swept
         ]
-        context.terminal.out(json.dumps({"schema": "mudroom.gc/1", "dry_run": args.dry_run, "vaults": rows}))
+        context.terminal.json({"schema": "mudroom.gc/1", "dry_run": args.dry_run, "vaults": rows})
         return
     for vault, result in swept:
         head = f"{show(vault.project)}: " if len(swept) > 1 else ""
@@ -187,7 +183,7 @@ def _ls(args: argparse.Namespace, context: Context) -> int:
     totals, left_out = upkeep.holdings(os.path.realpath(places(context.environ).state), now)
     if context.as_json:
         rows = [_total_to_json(total) for total in totals]
-        context.terminal.out(json.dumps({"schema": "mudroom.vaults/1", "vaults": rows}))
+        context.terminal.json({"schema": "mudroom.vaults/1", "vaults": rows})
         return 0
     for total in totals:
         missing = "" if total.exists else context.terminal.style("  gone", "yellow", 1)
@@ -230,7 +226,7 @@ def _print_detail(context: Context) -> int:
     kinds = {kind: getattr(usage, kind) for kind in _KINDS}
     if context.as_json:
         rows = {kind: {"number": amounts.number, "bytes": amounts.size} for kind, amounts in kinds.items()}
-        context.terminal.out(json.dumps({"schema": "mudroom.vault/1", **_total_to_json(total), "usage": rows}))
+        context.terminal.json({"schema": "mudroom.vault/1", **_total_to_json(total), "usage": rows})
         return 0
     lines = [
         f"project    {show(total.project)}",
@@ -250,7 +246,7 @@ def _init(args: argparse.Namespace, context: Context) -> int:
         project, path = session.project, session.vault.path
     if context.as_json:
         report = {"schema": "mudroom.init/1", "project": text(project), "vault": text(path)}
-        context.terminal.out(json.dumps(report))
+        context.terminal.json(report)
     else:
         context.terminal.out(show(path))
     return 0
@@ -263,7 +259,7 @@ def _adopt(args: argparse.Namespace, context: Context) -> int:
         note_directory(vault.path, vault.project)
         kinds = {"forks": len(vault.forks()), "applies": len(vault.applies())}
     if context.as_json:
-        context.terminal.out(json.dumps({"schema": "mudroom.adopt/1", "project": text(vault.project), **kinds}))
+        context.terminal.json({"schema": "mudroom.adopt/1", "project": text(vault.project), **kinds})
     else:
         context.terminal.say(f"adopted for {show(vault.project)}: forks {kinds['forks']}, applies {kinds['applies']}")
     return 0
@@ -275,7 +271,7 @@ def _archive(args: argparse.Namespace, context: Context) -> int:
         archived = upkeep.archive(vault, time.localtime())
     if context.as_json:
         report = {"schema": "mudroom.archive/1", "project": text(vault.project), "archived": text(archived)}
-        context.terminal.out(json.dumps(report))
+        context.terminal.json(report)
     else:
         context.terminal.say(f"put aside: {show(archived)}")
     return 0
@@ -295,7 +291,7 @@ def _check(args: argparse.Namespace, context: Context) -> int:
         problems = upkeep.problems(session)
     if context.as_json:
         rows = [problem._asdict() for problem in problems]
-        context.terminal.out(json.dumps({"schema": "mudroom.check/1", "whole": not problems, "problems": rows}))
+        context.terminal.json({"schema": "mudroom.check/1", "whole": not problems, "problems": rows})
     elif not problems:
         context.terminal.out("the vault is whole")
     for problem in () if context.as_json else problems:
@@ -332,7 +328,7 @@ def _export(args: argparse.Namespace, context: Context) -> int:
             exported = archives.export_file(session, fork, disk.absolute_path(os.fsencode(path)))
     if context.as_json:
         report = {"schema": "mudroom.export/1", "fork": fork, "file": path, "bytes": exported.size}
-        context.terminal.out(json.dumps({**report, "remarks": list(exported.remarks)}))
+        context.terminal.json({**report, "remarks": list(exported.remarks)})
         return 0
     context.terminal.say(f"exported {fork}: {path}, {amount(exported.size)}")
     for remark in exported.remarks:
@@ -357,7 +353,7 @@ def _import(args: argparse.Namespace, context: Context) -> int:
     if context.as_json:
         report = {"name": imported.name, "changed": imported.changed, "strangers": imported.strangers}
         shown = {"schema": "mudroom.import/1", **report, "project": text(imported.project)}
-        context.terminal.out(json.dumps(shown))
+        context.terminal.json(shown)
         return 0
     context.terminal.say(
         f"imported {imported.name}: {imported.changed:,} change{_s(imported.changed)},"

@@ -7,6 +7,7 @@ Only canonical hosts (``core/network/host.py``) are compared. Without rules noth
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 
 from mudroom.core.network.address import openable, refused, show_address, unreachable
@@ -22,10 +23,7 @@ from mudroom.core.network.host_pattern import (
 )
 from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import show
-from mudroom.typing import TYPE_CHECKING, Literal, NamedTuple
-
-if TYPE_CHECKING:
-    import re
+from mudroom.typing import Literal, NamedTuple
 
 Action = Literal["allow", "ask", "deny"]
 

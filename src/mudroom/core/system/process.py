@@ -19,6 +19,7 @@ import os
 import select
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
@@ -45,11 +46,9 @@ class ProcessHandle:
 
     def kill_child(self) -> None:
         """Kill a child and wait for it. Do nothing if another caller has already waited for it."""
-        try:
+        with suppress(ProcessLookupError, ChildProcessError):
             _kill(self._descriptor, self.pid)
             os.waitpid(self.pid, 0)
-        except (ProcessLookupError, ChildProcessError):
-            pass
 
     def close(self) -> None:
         self._close()

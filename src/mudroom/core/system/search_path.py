@@ -9,11 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-
-from mudroom.typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from collections.abc import Mapping
 
 
 def absolute_entries(search: str) -> str:

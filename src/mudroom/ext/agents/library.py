@@ -10,6 +10,7 @@ The tools and their promises are those of ``mudroom mcp`` (``ext/agents/tools/to
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 
 from mudroom.errors import UsageError
 from mudroom.ext.agents.tools.error import ToolError
@@ -85,13 +86,9 @@ class RoomTools:
         return self._row.message(self._call(str(name), arguments), identity)
 
     def _call(self, name: str, arguments: object) -> ToolReply:
-        cancellation = own_cancellation()
-        try:
-            with self._life.call(cancellation):
-                context = ToolContext(cancellation, self._life.approver(cancellation))
-                return _reply(self._result(name, arguments, context))
-        finally:
-            cancellation.close()
+        with closing(own_cancellation()) as cancellation, self._life.call(cancellation):
+            context = ToolContext(cancellation, self._life.approver(cancellation))
+            return _reply(self._result(name, arguments, context))
 
     def _result(self, name: str, arguments: object, context: ToolContext) -> ToolResult:
         if name not in self.names:

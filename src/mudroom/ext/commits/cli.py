@@ -3,7 +3,6 @@ preview's line."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from mudroom.cli.change.preview import name_some
@@ -52,7 +51,7 @@ def bring_commits(session: Session, name: str, args: argparse.Namespace, context
             "refs": refs_to_json(commits.result.refs),
             "undo": commits.name or None,
         }
-        context.terminal.out(json.dumps(report))
+        context.terminal.json(report)
         return 0
     print_line, style = context.terminal.say, context.terminal.style
     branch = commits.branch.removeprefix("refs/heads/")
@@ -237,7 +236,7 @@ def _print_json(name: str, log: CommitLog, diffs: Iterable[CommitDiff], context:
         "total": log.total,
         "commits": [_commit(diff, patch=patch) for diff in diffs],
     }
-    context.terminal.out(json.dumps(report))
+    context.terminal.json(report)
 
 
 def _commit(diff: CommitDiff, *, patch: bool) -> dict[str, Any]:

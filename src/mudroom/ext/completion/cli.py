@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 
 from mudroom.cli.terminal.context import Context
 from mudroom.core.known_agents import known_agents
 from mudroom.core.registry import part_or_none
-from mudroom.core.text.json_text import to_json_text
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.ext.completion import NAMES, VALUES
 from mudroom.policy.config import places, user_config
 from mudroom.stage.views.preflight import find_project
-from mudroom.typing import TYPE_CHECKING
 from mudroom.vault.store.store import vault_path
-
-if TYPE_CHECKING:
-    import argparse
 
 EXAMPLES = """\
 examples:
@@ -45,7 +41,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
 
     text = generated(args.words[0])
     if context.as_json:
-        context.terminal.out(to_json_text({"schema": "mudroom.completion/1", "shell": args.words[0], "text": text}))
+        context.terminal.json({"schema": "mudroom.completion/1", "shell": args.words[0], "text": text})
     else:
         context.terminal.out(text.rstrip("\n"))
     return 0
@@ -56,7 +52,7 @@ def _print_values(kind: str, words: list[str], context: Context) -> int:
         raise UsageError(f"--values {kind} takes no word {words[-1]!r}", f"mudroom completion --values {kind}")
     found = values(kind, words[0] if words else None, context)
     if context.as_json:
-        context.terminal.out(to_json_text({"schema": "mudroom.completion.values/1", "kind": kind, "values": found}))
+        context.terminal.json({"schema": "mudroom.completion.values/1", "kind": kind, "values": found})
     elif found:
         context.terminal.out("\n".join(found))
     return 0

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 
 import msgspec
 
@@ -60,12 +60,10 @@ async def desk(exchange: Exchange, question: HeldQuestion, host: str = "") -> As
     connection = await dials.dial(host, exchange.port, "")
     try:
         reader, writer = await asyncio.open_connection(sock=connection.socket)
-        try:
+        with closing(writer):
             writer.write(line)
             await writer.drain()
             yield reader, writer
-        finally:
-            writer.close()
     finally:
         dials.left(host)
 

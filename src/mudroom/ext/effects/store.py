@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 import msgspec
@@ -170,11 +171,9 @@ def save(place: bytes, push: HeldEffect) -> None:
 
 def save_sent(place: bytes, push: HeldEffect) -> None:
     """Note an effect in the directory of the apply that has sent it, durably."""
-    try:
+    with suppress(FileExistsError):
         os.mkdir(place + PUSHES, 0o700)
         sync_directory(place)
-    except FileExistsError:
-        pass
     _write(place + PUSHES + b"/%d.json" % push.number, push)
 
 
@@ -226,11 +225,9 @@ class IncomingEffect:
     def __init__(self, place: bytes) -> None:
         """``place``: the fork's directory."""
         self._place, self._above = place, place + PUSHES
-        try:
+        with suppress(FileExistsError):
             os.mkdir(self._above, 0o700)
             sync_directory(place)
-        except FileExistsError:
-            pass
         self._new = self._above + b"/.new-" + os.urandom(6).hex().encode()
         os.mkdir(self._new, 0o700)
         self._file = os.open(self._new + b"/request", _NEW, 0o600)

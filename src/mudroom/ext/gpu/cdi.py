@@ -18,6 +18,7 @@ from collections.abc import Iterator
 
 from mudroom.core.confinement.graphics import GraphicsAccess
 from mudroom.core.confinement.spec import Bind
+from mudroom.core.system.closing import Descriptor
 from mudroom.core.tree.path import is_below, show
 from mudroom.stage import disk
 from mudroom.typing import Any
@@ -112,7 +113,7 @@ def _files(notes: dict[str, None]) -> Iterator[tuple[bytes, bytes]]:
         except OSError as error:
             notes[f"{show(directory)} is left out: {_reason(error)}"] = None
             continue
-        try:
+        with Descriptor(opened):
             if _is_open(os.fstat(opened)):
                 notes[f"{show(directory)} is left out: others than root may write in it"] = None
                 continue
@@ -124,8 +125,6 @@ def _files(notes: dict[str, None]) -> Iterator[tuple[bytes, bytes]]:
                         notes[f"{show(path)} is left out: it is not root's own file, or has more than 1 MiB"] = None
                     else:
                         yield path, text
-        finally:
-            os.close(opened)
 
 
 def _read(directory: int, name: str) -> bytes | None:

@@ -18,6 +18,7 @@ from importlib.util import find_spec
 
 from mudroom.core.network.host import parse_host
 from mudroom.core.network.host_pattern import LOCALHOST, LOCALHOST_ADDRESSES
+from mudroom.core.system.closing import Descriptor
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError, Unsupported
 from mudroom.typing import TYPE_CHECKING
@@ -254,13 +255,10 @@ def _load(context: ssl.SSLContext, pem: str) -> None:
     if not hasattr(os, "memfd_create"):
         _load_from_pipes(context, pem)
         return
-    descriptor = os.memfd_create("certificate", os.MFD_CLOEXEC)
-    try:
+    with Descriptor(os.memfd_create("certificate", os.MFD_CLOEXEC)) as descriptor:
         with open(descriptor, "w", closefd=False) as stream:
             stream.write(pem)
         context.load_cert_chain(f"/proc/self/fd/{descriptor}", password=b"")  # otherwise it asks for one
-    finally:
-        os.close(descriptor)
 
 
 def _load_from_pipes(context: ssl.SSLContext, pem: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import argparse
 import shlex
 
 from mudroom.cli.net.preset import unknown_preset
@@ -11,18 +11,13 @@ from mudroom.cli.terminal.context import Context
 from mudroom.core.network.host_entry import UnknownPreset, expand, parse_entry
 from mudroom.core.network.host_pattern import LOCALHOST, LOCALHOST_ADDRESSES, PRESET
 from mudroom.core.network.host_rules import HostRule, concerns
+from mudroom.core.network.inspection import Foreign
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError, UsageError
 from mudroom.ext.inspection.authority import check_libraries
 from mudroom.ext.inspection.credentials import load_credentials, read_credentials, save_credentials
 from mudroom.ext.inspection.placeholder import CredentialRule, parse_credential
 from mudroom.policy.config import places
-from mudroom.typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import argparse
-
-    from mudroom.core.network.inspection import Foreign
 
 
 def manage_credentials(args: argparse.Namespace, context: Context) -> int:
@@ -127,7 +122,7 @@ def _without(known: tuple[CredentialRule, ...], name: str) -> tuple[CredentialRu
 def _print_rules(known: tuple[CredentialRule, ...], context: Context) -> None:
     if context.as_json:
         rows = [rule._asdict() for rule in known]
-        context.terminal.out(json.dumps({"schema": "mudroom.net-credentials/1", "credentials": rows}))
+        context.terminal.json({"schema": "mudroom.net-credentials/1", "credentials": rows})
         return
     for rule in known:
         user = f" of the user {show(rule.user.encode('utf-8', 'surrogateescape'))}" if rule.user else ""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 from mudroom.core.network.inspection import Credential
 from mudroom.core.tree.path import show
@@ -49,10 +50,8 @@ def _row(rule: CredentialRule) -> dict[str, object]:
 
 def save_credentials(vault: bytes, rules: tuple[CredentialRule, ...]) -> None:
     if not rules:
-        try:
+        with suppress(FileNotFoundError):
             os.unlink(vault + CREDENTIALS)
-        except FileNotFoundError:
-            pass
         return
     safe_open.replace(vault + CREDENTIALS, json.dumps([_row(rule) for rule in rules], indent=1).encode())
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from contextlib import suppress
 
 from mudroom.core.network.flow import Way
 from mudroom.core.network.host import Authority, parse_host
@@ -171,10 +172,8 @@ def _reason(error: ssl.SSLError) -> str:
 
 async def _send_failure(client: TlsConnection, exchange: Exchange, status: int, why: str) -> None:
     """Answer the client's first request with the reason why it does not reach the server."""
-    try:
+    with suppress(BadHead):  # it is answered all the same, and nothing else is read
         await read_head(client, IDLE)
-    except BadHead:
-        pass  # it is answered all the same, and nothing else is read
     await send_refusal(client, exchange.guard.sanitizer, status, why)
     await client.dismiss()
 

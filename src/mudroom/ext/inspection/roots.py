@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 from mudroom.core.confinement.spec import Bind
 from mudroom.core.text.regex import regex
@@ -224,9 +225,7 @@ def _forget(directory: bytes, kept: bytes) -> None:
 
 
 def _remove(path: bytes) -> None:
-    try:
+    with suppress(OSError):  # another process removes or uses it; the next creation tries again
         for name in os.listdir(path):
             os.unlink(path + b"/" + name)
         os.rmdir(path)
-    except OSError:
-        pass  # another process removes or uses it; the next creation tries again

@@ -20,16 +20,14 @@ Rules of this file:
 from __future__ import annotations
 
 import binascii
+import re
 from collections.abc import Iterator, Sequence
 
 from mudroom.core.network.flow import Fields, Flow
 from mudroom.core.network.inspection import Credential
 from mudroom.core.text.regex import regex
 from mudroom.ext.inspection.placeholder import MARK, SHORTEST_VALUE
-from mudroom.typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    import re
+from mudroom.typing import NamedTuple
 
 Field = tuple[bytes, bytes]
 

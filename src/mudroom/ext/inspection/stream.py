@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 
 from h2.config import H2Configuration
 from h2.connection import H2Connection
@@ -226,10 +227,8 @@ class StreamEnd:
 
     def widen(self, number: int, window: int) -> int:
         """Widen a stream's window to the current ``stream_window``. Return its size."""
-        try:
+        with suppress(ProtocolError):  # the stream is closed, or the connection is broken
             self.h2.increment_flow_control_window(self.stream_window - window, number)
-        except ProtocolError:
-            pass  # the stream is closed, or the connection is broken
         return self.stream_window
 
     # --- writing ---
@@ -281,10 +280,8 @@ class StreamEnd:
         """Reset a stream if it is open."""
         if not number:
             return
-        try:
+        with suppress(ProtocolError):  # already closed
             self.h2.reset_stream(number, code)
-        except ProtocolError:
-            pass  # already closed
         self._dirty.set()
 
     def say_goaway(self, last: int) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from contextlib import suppress
 
 from mudroom.net.gate.peer import Peer
 from mudroom.net.gate.transport import SocketTransport
@@ -217,8 +218,6 @@ class _Tls(asyncio.Protocol):
         if self._sent_end or not self._is_open:
             return
         self._sent_end = True
-        try:
+        with suppress(ssl.SSLError, ValueError):  # close_notify is sent; the other side's is not awaited
             self._object.unwrap()
-        except (ssl.SSLError, ValueError):
-            pass  # close_notify is sent; the other side's is not awaited
         self._flush()

@@ -20,6 +20,7 @@ import ctypes
 import os
 import resource
 
+from mudroom.core.system.closing import Descriptor
 from mudroom.sandbox.limits.cgroup import directory as directory_of_group
 from mudroom.sandbox.limits.cgroup import memberships, mounts, read, write
 from mudroom.typing import NamedTuple
@@ -160,14 +161,11 @@ def ignored_signals(directory: int) -> frozenset[int]:
 def _root(directory: int) -> tuple[int, int, bytes]:
     """Return an identity for the root directory within a mount namespace: device and inode, which a bind mount of /
     shares, and the mount number (proc_pid_fdinfo(5))."""
-    root = os.open("root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=directory)
-    try:
+    with Descriptor(os.open("root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=directory)) as root:
         found = os.fstat(root)
         text = _content(root, f"/proc/self/fdinfo/{root}") or b""
         lines = dict(line.split(b":", 1) for line in text.splitlines())
         return found.st_dev, found.st_ino, lines[b"mnt_id"]
-    finally:
-        os.close(root)
 
 
 def _namespace(directory: int, name: str) -> str | None:

@@ -27,6 +27,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence, Set
+from contextlib import suppress
 
 from mudroom.core.system.rights import descriptors_of, receive_exactly
 from mudroom.ext.keeper.caller import (
@@ -280,11 +281,9 @@ def _let_go(spared: Set[int], places: Sequence[bytes]) -> None:
     os.chdir("/")
     kept = tuple(place + b"/" for place in places)
     for name in os.listdir(b"/proc/self/fd"):
-        try:
+        with suppress(OSError):  # the descriptor used for the listing
             if int(name) not in spared and not os.readlink(b"/proc/self/fd/" + name).startswith(kept):
                 os.close(int(name))
-        except OSError:
-            pass  # the descriptor used for the listing
     for _number in range(3):
         os.open(os.devnull, os.O_RDWR)  # so that no later file gets a number to which output is written
 
@@ -292,10 +291,8 @@ def _let_go(spared: Set[int], places: Sequence[bytes]) -> None:
 def _leave(groups: str, own: str) -> None:
     """Return to the keeper's own control groups: the caller may remove its group when its command has ended, which is
     refused while this process is in it."""
-    try:
+    with suppress(Elsewhere):  # this process ends in some milliseconds, too
         enter_groups(os.getpid(), groups, own)
-    except Elsewhere:
-        pass  # this process ends in some milliseconds, too
 
 
 def _answer(connection: _socket.socket, word: bytes) -> bool:
@@ -315,9 +312,7 @@ def _code(run: Run, client: Client, later: Callable[[bytes, Action], None]) -> i
         code = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
     except BaseException:  # noqa: BLE001 - as at the top of an interpreter
         sys.excepthook(*sys.exc_info())
-    try:
+    with suppress(OSError):  # the reader is gone; there is no place left to report to
         sys.stdout.flush()
         sys.stderr.flush()
-    except OSError:
-        pass  # the reader is gone; there is no place left to report to
     return code

@@ -34,8 +34,10 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 
 from mudroom.core.confinement.plan import TemplatePlan
+from mudroom.core.system.closing import Descriptor
 from mudroom.errors import MudroomError
 from mudroom.ext.keeper.caller import CallerSurroundings, Elsewhere, identity, take_over
 from mudroom.ext.keeper.code import Code
@@ -148,24 +150,18 @@ def own_pages() -> list[Range]:
     """Return the private, writable pages that this process does not share, in order. Raise OSError if the kernel does
     not show them."""
     pages: list[int] = []
-    pagemap = os.open("/proc/self/pagemap", os.O_RDONLY | os.O_CLOEXEC)
-    try:
+    with Descriptor(os.open("/proc/self/pagemap", os.O_RDONLY | os.O_CLOEXEC)) as pagemap:
         for first, count in _writable():
             data = os.pread(pagemap, count * _ENTRY, first * _ENTRY)
             entries = memoryview(data)[: len(data) // _ENTRY * _ENTRY].cast("Q")
             pages += [first + at for at, entry in enumerate(entries) if entry & _OWN == _OWN and not entry & _OF_A_FILE]
-    finally:
-        os.close(pagemap)
     return ranges(pages)
 
 
 def _writable() -> Iterator[Range]:
     """Yield the private mappings that this process may write to (proc_pid_maps(5))."""
-    descriptor = os.open("/proc/self/maps", os.O_RDONLY | os.O_CLOEXEC)
-    try:
+    with Descriptor(os.open("/proc/self/maps", os.O_RDONLY | os.O_CLOEXEC)) as descriptor:
         text = b"".join(iter(lambda: os.read(descriptor, 65536), b""))
-    finally:
-        os.close(descriptor)
     for line in text.splitlines():
         place, permissions, _rest = line.split(b" ", 2)
         if permissions[1:2] == b"w" and permissions[3:4] == b"p":
@@ -362,10 +358,8 @@ def load(names: Iterable[str]) -> None:
     """Import modules; names that cannot be imported are skipped."""
     for name in names:
         if name not in sys.modules:
-            try:
+            with suppress(ImportError):  # the module is from another version; a command that needs it reports that
                 importlib.import_module(name)
-            except ImportError:
-                pass  # the module is from another version; a command that needs it reports that
 
 
 def keep(place: Place, code: Code, run: Run, rehearse: Callable[[bytes], None]) -> None:
@@ -397,11 +391,9 @@ def keep(place: Place, code: Code, run: Run, rehearse: Callable[[bytes], None]) 
     except Ended:
         pass
     finally:
-        try:
+        with suppress(FileNotFoundError):  # the directory is gone
             if _is_named(directory, place.name, lock):  # otherwise the socket may belong to a later keeper
                 os.unlink(place.name, dir_fd=directory)
-        except FileNotFoundError:
-            pass  # the directory is gone
         keeper.close()
 
 
@@ -429,11 +421,9 @@ def _end(_number: int, _frame: object) -> None:
 
 
 def _listen(directory: int, name: str) -> _socket.socket:
-    try:
+    with suppress(FileNotFoundError):
         # The lock is held, so a socket with this name belongs to a dead keeper.
         os.unlink(name, dir_fd=directory)
-    except FileNotFoundError:
-        pass
     listener = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     listener.setblocking(False)
     mask = os.umask(0o177)
@@ -568,10 +558,8 @@ class KeeperLoop:
 
     def _tell_ahead(self) -> None:
         if self._waiting is not None and (self._plan or self._pages):
-            try:
+            with suppress(OSError):  # it was killed, or stopped
                 self._waiting.send(marshal.dumps((self._plan, self._pages)), _socket.MSG_DONTWAIT)
-            except OSError:
-                pass  # it was killed, or stopped
 
     def _fork(self) -> None:
         ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
@@ -608,11 +596,9 @@ class KeeperLoop:
                 control.setblocking(False)
                 receive(control)  # what was told too late would become an error at the other end
                 if actions is not None:
-                    try:
+                    with suppress(OSError):  # the keeper has ended
                         pages = _pages() if _faults() - faults > MANY else []
                         control.send(_report(sys.modules.keys() - self._code.known, launcher.used, pages))
-                    except OSError:
-                        pass  # the keeper has ended
                     for act in actions:
                         act()
             launcher.close()

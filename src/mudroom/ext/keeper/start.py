@@ -8,7 +8,9 @@ import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
+from mudroom.core.system.closing import Descriptor
 from mudroom.errors import UsageError
 from mudroom.ext.keeper.variables import at_start, may_share
 from mudroom.policy.config import places
@@ -59,14 +61,11 @@ def start(
             return 0  # the state of another user whose HOME root has
         if sys.getfilesystemencoding() != "utf-8" or not os.path.exists("/proc/self/cgroup"):
             return 0  # a keeper would refuse this process (``command.py``)
-        directory = open_directory(place)
-        try:
+        with Descriptor(open_directory(place)) as directory:
             if not _may_try(directory, name):
                 return 0
             if not _make_room(place, directory, name):
                 return 0
-        finally:
-            os.close(directory)
         return os.posix_spawn(
             sys.executable,
             [
@@ -130,10 +129,8 @@ def _is_at(path: str, found: os.stat_result) -> bool:
 def open_directory(path: bytes) -> int:
     """Return a directory descriptor for ``path``, which is created if missing. Raise OSError if it is not this user's
     alone, or a link to one."""
-    try:
+    with suppress(FileExistsError):
         os.mkdir(path, 0o700)
-    except FileExistsError:
-        pass
     directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     found = os.fstat(directory)
     if found.st_uid != os.geteuid() or found.st_mode & 0o077:
@@ -153,11 +150,9 @@ def _may_try(directory: int, name: str) -> bool:
     except OSError:
         pass  # NFS locks no directory (flock(2)): the lock file leaves one keeper, of several interpreters
     lock = name + ".lock"
-    try:
+    with suppress(FileNotFoundError):
         if time.time() - PAUSE < os.stat(lock, dir_fd=directory).st_mtime <= time.time():
             return False
-    except FileNotFoundError:
-        pass
     descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=directory)
     os.utime(descriptor)
     os.close(descriptor)
@@ -184,9 +179,7 @@ def _nothing_of_ours() -> list[tuple[Any, ...]]:
     """Return the spawn actions that leave a process no descriptor but /dev/null."""
     actions: list[tuple[Any, ...]] = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in range(3)]
     for word in os.listdir("/proc/self/fd"):
-        try:
+        with suppress(OSError):  # the descriptor used for the listing
             if int(word) > 2 and os.get_inheritable(int(word)):
                 actions.append((os.POSIX_SPAWN_CLOSE, int(word)))
-        except OSError:
-            pass  # the descriptor used for the listing
     return actions

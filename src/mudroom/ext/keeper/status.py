@@ -11,7 +11,7 @@ import select
 import signal
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from mudroom import __version__
 from mudroom.typing import NamedTuple
@@ -117,10 +117,8 @@ def retire(directory: bytes, locks: Iterable[bytes], since: float) -> bool:
         if is_free:
             _signal(found.pidfd, signal.SIGTERM)
             for path in (found.lock, found.lock.removesuffix(_LOCK)):
-                try:
+                with suppress(FileNotFoundError):  # it has ended
                     os.unlink(directory + b"/" + path)
-                except FileNotFoundError:
-                    pass  # it has ended
         os.close(found.pidfd)
     return is_free
 
@@ -135,10 +133,8 @@ def is_recent(path: bytes, since: float) -> bool:
 
 
 def _signal(pidfd: int, number: int) -> None:
-    try:
+    with suppress(ProcessLookupError):  # it has ended
         signal.pidfd_send_signal(pidfd, number)
-    except ProcessLookupError:
-        pass  # it has ended
 
 
 class _Living(NamedTuple):

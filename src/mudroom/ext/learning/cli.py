@@ -7,6 +7,7 @@ with twice its value, and a request that a rule for some methods or paths leaves
 
 from __future__ import annotations
 
+import argparse
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -40,10 +41,7 @@ from mudroom.policy.edit_yaml import CannotEdit, insert_text
 from mudroom.policy.host_answers import NAME as ANSWERS
 from mudroom.policy.host_answers import load
 from mudroom.policy.parse import parse
-from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
-
-if TYPE_CHECKING:
-    import argparse
+from mudroom.typing import Any, NamedTuple
 
 _NAME = "learned.yaml"
 _MOST_FORKS = 4
@@ -242,7 +240,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         project = session.project
     rows = learn(events, answers)
     if context.as_json:
-        context.terminal.out(json.dumps({"schema": "mudroom.policy-learn/1", "rows": [row._asdict() for row in rows]}))
+        context.terminal.json({"schema": "mudroom.policy-learn/1", "rows": [row._asdict() for row in rows]})
         return 0 if rows else 1
     if not rows:
         place = f"in {', '.join(show(name.encode()) for name in names)}" if names else "here"

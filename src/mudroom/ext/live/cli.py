@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 
 from mudroom.cli.command.background import Keeper, hold, print_started
@@ -76,7 +75,7 @@ def _start(fork: str, context: Context) -> list[dict[str, Any]]:
 
 def _tell(report: dict[str, Any], started: list[dict[str, Any]], context: Context) -> None:
     if context.as_json:
-        context.terminal.out(json.dumps(report | {"started": started}))
+        context.terminal.json(report | {"started": started})
         return
     for row in started:
         print_started(row, context)

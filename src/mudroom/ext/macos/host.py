@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 
 from mudroom.core.confinement.spec import Bind, HostView
+from mudroom.core.system.closing import Descriptor
 from mudroom.core.tree.credential_stores import store_places
 from mudroom.sandbox.host.around import Home, NamedStore, hidden_places
 from mudroom.sandbox.host.host import Host, survey_paths
@@ -42,11 +43,9 @@ def true_path(path: bytes) -> bytes:
     except OSError:
         above, _slash, name = os.path.realpath(path).rpartition(b"/")
         return true_path(above) + b"/" + name if above and name else path
-    try:
+    with Descriptor(descriptor):
         buffer: bytes = fcntl.fcntl(descriptor, command, bytes(_PATH_MAX))
         return buffer.rstrip(b"\0")
-    finally:
-        os.close(descriptor)
 
 
 def link_nodes(paths: Iterable[bytes]) -> Iterator[tuple[bytes, bytes]]:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import closing
 
+from mudroom.core.confinement.protection import Finding
 from mudroom.ext.macos.client import DarwinClient
 from mudroom.ext.macos.host import look_around_mac, survey_mac, true_path
 from mudroom.ext.macos.seatbelt import compile_seatbelt
 from mudroom.ext.macos.trial import try_seatbelt
+from mudroom.sandbox.client.client import Client
 from mudroom.sandbox.platform import Platform
-from mudroom.typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from mudroom.core.confinement.protection import Finding
-    from mudroom.sandbox.client.client import Client
 
 PLATFORM = Platform(
     "darwin",
@@ -33,7 +31,5 @@ def examine(
     """Return this Mac's protections, tried in ``directory``, which is empty. Close ``client``."""
     client = client or DarwinClient()
     search = [entry for entry in environ.get(b"PATH", b"/usr/bin:/bin").split(b":") if entry.startswith(b"/")]
-    try:
+    with closing(client):
         return try_seatbelt(client, directory, home=home, search=search)
-    finally:
-        client.close()

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 
 from mudroom.core.confinement.protection import Finding
 from mudroom.core.confinement.spec import Copy, SandboxSpec
+from mudroom.core.system.closing import Descriptor
 from mudroom.errors import MudroomError
 from mudroom.ext.macos.host import survey_mac, true_path
 from mudroom.ext.macos.seatbelt import compile_seatbelt
@@ -78,14 +79,11 @@ def runner(client: Client, place: bytes, home: bytes, search: Sequence[bytes]) -
     plan = compile_seatbelt(spec)
 
     def run(script: str) -> int:
-        null = os.open(os.devnull, os.O_RDWR)
-        try:
+        with Descriptor(os.open(os.devnull, os.O_RDWR)) as null:
             environment = {b"PATH": b"/usr/bin:/bin:/usr/sbin:/sbin", b"HOME": private}
             shell = [b"/bin/sh", b"-c", os.fsencode(script)]
             running = client.run(plan, Invocation(shell, environment, (null, null, null)))
             return running.wait().status
-        finally:
-            os.close(null)
 
     return run
 

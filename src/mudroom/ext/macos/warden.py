@@ -30,8 +30,10 @@ import select
 import sys
 import termios
 import time
+from contextlib import suppress
 
 from mudroom.core.system import rights
+from mudroom.core.system.closing import Descriptor
 from mudroom.sandbox.client.wire import receive, tell
 from mudroom.sandbox.host.process_table import carries, rows
 
@@ -177,10 +179,8 @@ def keep_only(last: int) -> None:
     """Close descriptors that the host inherited from its parent, and keep this process's own from the command."""
     for name in os.listdir("/dev/fd"):
         if int(name) > last:
-            try:
+            with suppress(OSError):  # the listing's own descriptor
                 os.close(int(name))
-            except OSError:
-                pass  # the listing's own descriptor
     for descriptor in range(CONTROL, last + 1):
         os.set_inheritable(descriptor, False)
 
@@ -202,16 +202,11 @@ def take_terminal(numbers: tuple[int, ...]) -> tuple[int, _socket.socket]:
 
 
 def write_profile(path: bytes, profile: bytes) -> None:
-    try:
+    with suppress(FileNotFoundError):
         os.unlink(path)
-    except FileNotFoundError:
-        pass
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-    try:
+    with Descriptor(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)) as descriptor:
         while profile:
             profile = profile[os.write(descriptor, profile) :]
-    finally:
-        os.close(descriptor)
 
 
 def check_profile(request: Request, profile: bytes) -> None:
@@ -350,10 +345,8 @@ class WardenWatch:
         if os.WIFSTOPPED(status):
             self._is_stopped = True
             if self._channel is not None and not self._paused:
-                try:
+                with suppress(BrokenPipeError):  # the host has closed it
                     self._channel.send(b"s")
-                except BrokenPipeError:
-                    pass  # the host has closed it
             return None
         return status, use
 
@@ -370,10 +363,8 @@ class WardenWatch:
                 (self._pause if request["op"] == "pause" else self._resume)()
             except OSError as error:
                 record = ("failed", error.strerror or "")
-            try:
+            with suppress(BrokenPipeError):  # the caller was interrupted
                 tell(descriptors[0], record)
-            except BrokenPipeError:
-                pass  # the caller was interrupted
             os.close(descriptors[0])
         return True
 
@@ -392,10 +383,8 @@ class WardenWatch:
             send_signal(self._command, number)
 
     def _signal_group(self, number: int) -> None:
-        try:
+        with suppress(ProcessLookupError, PermissionError):  # it has just ended
             os.killpg(self._command, number)
-        except (ProcessLookupError, PermissionError):
-            pass  # it has just ended
 
     def _pause(self) -> None:
         self._family.stop(self._paused)

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 
 from mudroom.cli.listing import open_listing
 from mudroom.cli.terminal.context import Context
 from mudroom.core.result import path_fields, text
-from mudroom.core.text.json_text import to_json_text
 from mudroom.core.text.plural import amount
 from mudroom.core.tree.path import show
 from mudroom.core.tree.quote import show_words
 from mudroom.errors import UsageError
 from mudroom.ext.outside.store import StoredFile, copy_out, stored
 from mudroom.stage import disk
-from mudroom.typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import argparse
 
 EXAMPLES = """\
 examples:
@@ -57,7 +53,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
 def _list(files: list[StoredFile], context: Context) -> int:
     if context.as_json:
         rows = [{"fork": file.fork, **path_fields(file.path), "bytes": file.size, "time": file.time} for file in files]
-        context.terminal.out(to_json_text({"schema": "mudroom.outside/1", "files": rows}))
+        context.terminal.json({"schema": "mudroom.outside/1", "files": rows})
         return 0
     for file in files:
         context.terminal.out(f"{amount(file.size):>9}  {file.fork}  {show(_short(file.path, context))}")
@@ -88,7 +84,7 @@ def _copy(args: argparse.Namespace, files: list[StoredFile], context: Context) -
         above = os.path.dirname(to)
         raise UsageError(f"{show(above)} does not exist", show_words((b"mkdir", b"-p", above))) from None
     if context.as_json:
-        context.terminal.out(to_json_text({"schema": "mudroom.kept/1", "path": text(file.path), "to": text(to)}))
+        context.terminal.json({"schema": "mudroom.kept/1", "path": text(file.path), "to": text(to)})
     else:
         context.terminal.say(f"copied: {show(to)}, {amount(file.size)}")
     return 0

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from mudroom.core.clock import horizon
 from mudroom.core.result import LeftFile, text, told_files
 from mudroom.core.retention import DAY
+from mudroom.core.system.closing import Descriptor
 from mudroom.core.tree.credential_stores import store_places
 from mudroom.core.tree.path import is_below
 from mudroom.core.tree.secret import is_masked
@@ -114,8 +115,7 @@ def stored(vault: Vault) -> list[StoredFile]:
 
 def copy_out(file: StoredFile, to: bytes) -> None:
     """Copy a stored file to a new path. Raise FileExistsError or another OSError; no part of a copy stays."""
-    source = safe_open.open_regular(file.place)
-    try:
+    with Descriptor(safe_open.open_regular(file.place)) as source:
         target = os.open(to, _NEW, 0o777 if file.executable else 0o666)
         try:
             with os.fdopen(target, "wb") as stream:
@@ -124,8 +124,6 @@ def copy_out(file: StoredFile, to: bytes) -> None:
         except BaseException:
             os.unlink(to)
             raise
-    finally:
-        os.close(source)
 
 
 def _is_secret(vault: Vault, file: LeftFile, home: bytes) -> bool:

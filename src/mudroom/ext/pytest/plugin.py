@@ -14,10 +14,7 @@ from collections.abc import Iterator
 import pytest
 
 from mudroom import api
-from mudroom.typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from mudroom.api import ForkHandle, Room
+from mudroom.api import ForkHandle, Room
 
 _FAILED = pytest.StashKey[bool]()
 

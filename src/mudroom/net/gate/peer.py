@@ -12,6 +12,7 @@ import asyncio
 import socket
 import struct
 from collections.abc import Callable
+from contextlib import suppress
 
 from mudroom.core.network.budget import FLOOR, Account
 from mudroom.net.gate.transport import BULK, UNCHARGED, SocketTransport
@@ -209,10 +210,8 @@ class Peer(asyncio.Protocol):
     def finish(self) -> None:
         """Half-close: send end of file after the buffered data."""
         if not self.lost and self.transport.can_write_eof() and not self.transport.is_closing():
-            try:
+            with suppress(OSError):  # the connection is lost; connection_lost reports it
                 self.transport.write_eof()
-            except OSError:
-                pass  # the connection is lost; connection_lost reports it
 
     def end(self, error: Exception | None = None) -> None:
         """Close after the buffered data is sent; at once, with a reset, if the other side ended in a reset."""
@@ -227,14 +226,12 @@ class Peer(asyncio.Protocol):
         """Close so that the last response is received."""
         # Closing with unread data causes a reset, which can overtake the response (RFC 9112 9.6).
         self.finish()
-        try:
+        with suppress(TimeoutError):  # the client keeps sending; close anyway
             if not self.ended:
                 async with asyncio.timeout(DISMISSAL):
                     while not self.ended:
                         self.drop()
                         await self.more()
-        except TimeoutError:
-            pass  # the client keeps sending; close anyway
         self.drop()
         self.end()
 

@@ -13,7 +13,7 @@ import asyncio
 import errno
 import socket
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 
 from mudroom.errors import MudroomError
 from mudroom.net.listeners.late_socket import LOOPBACKS
@@ -79,7 +79,7 @@ class InboundListener:
             raise self._failures[0]
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
+        with closing(writer):
             if self._refused is not None and (whose := _stranger(writer)):
                 writer.transport.abort()
                 self._refused(whose)
@@ -88,12 +88,8 @@ class InboundListener:
             if far is None:
                 return
             far_reader, far_writer = await asyncio.open_connection(sock=far)
-            try:
+            with closing(far_writer):
                 await asyncio.gather(_pump(reader, far_writer), _pump(far_reader, writer))
-            finally:
-                far_writer.close()
-        finally:
-            writer.close()
 
     async def _connect(self) -> socket.socket | None:
         """Return a connected socket, or None if no server listens inside. Raise MudroomError if no socket can be

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Sequence
+from contextlib import suppress
 
 from mudroom.core.network.host_rules import HostRule, Request
 from mudroom.core.tree.path import show
@@ -106,15 +107,13 @@ class Responder:
                 return  # no more datagrams; or an ICMP error for an earlier reply
             reply = self.reply(data)
             if reply:
-                try:
+                with suppress(OSError):  # UDP clients repeat their questions
                     channel.sendmsg(
                         [reply],
                         [_source(message) for message in ancillary if message[:2] in _PKTINFO.values()],
                         0,
                         sender,
                     )
-                except OSError:
-                    pass  # UDP clients repeat their questions
 
     # --- TCP ---
 

@@ -6,7 +6,9 @@ import os
 import select
 import time
 from collections.abc import Callable, Collection
+from contextlib import suppress
 
+from mudroom.core.system.closing import Closing
 from mudroom.errors import MudroomError
 from mudroom.sandbox.client.connection import wait_readable, wait_ready
 from mudroom.typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -67,7 +69,7 @@ class CapturedStream:
         os.close(self.read)
 
 
-class CapturedOutput:
+class CapturedOutput(Closing):
     """The streams for one attempt to start a command. ``descriptors`` are the command's: each a pipe, /dev/null opened
     anew, or one from ``own``."""
 
@@ -89,12 +91,6 @@ class CapturedOutput:
         except BaseException:
             self.close()
             raise
-
-    def __enter__(self) -> CapturedOutput:
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self.close()
 
     def close(self) -> None:
         for stream in self.all:
@@ -232,8 +228,6 @@ def attend(
                 break
         return running.wait(), timed_out
     except BaseException:
-        try:
+        with suppress(MudroomError):  # the launcher is gone, and the sandbox with it: the first exception says so
             running.signal(SIGKILL)
-        except MudroomError:
-            pass  # the launcher is gone, and the sandbox with it: the first exception says so
         raise

@@ -10,9 +10,11 @@ import _socket
 import itertools
 import os
 import time
+from contextlib import suppress
 
 from mudroom.core.confinement.plan import Plan
 from mudroom.core.system import rights
+from mudroom.core.system.closing import Descriptor
 from mudroom.errors import MudroomError, UsageError
 from mudroom.sandbox.client.connection import Connection, wait_readable, with_report
 from mudroom.sandbox.client.failure import failure_of, no_directory
@@ -98,10 +100,8 @@ class HeldSandbox:
                 self._close_refresher()
 
     def _close_refresher(self) -> None:
-        try:
+        with suppress(IndexError):  # no overlay, or closed already
             os.close(self._refresher.pop())
-        except IndexError:
-            pass  # no overlay, or closed already
 
     def fileno(self) -> int:
         return self.running.fileno()
@@ -138,11 +138,8 @@ def _reconfigure(refresher: int) -> int:
 
 def hold(client: Client, plan: Plan, options: RunOptions = NO_OPTIONS) -> HeldSandbox:
     """Perform a plan without a command. Block until that is done; raise StepFailed if it fails."""
-    null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-    try:
+    with Descriptor(os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)) as null:
         running = client.run(plan, Invocation((b"",), {}, (null, null, null)), options._replace(held=True))
-    finally:
-        os.close(null)
     try:
         door = running.door()
     except BaseException:

@@ -20,9 +20,11 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
 
 from mudroom.core.confinement.plan import Plan, StandingPlan, Step, TemplatePlan, of_each, template_plan
 from mudroom.core.system import rights
+from mudroom.core.system.closing import Descriptor
 from mudroom.core.tree.path import show
 from mudroom.errors import LauncherDied, MudroomError, Unsupported
 from mudroom.sandbox.client import wire
@@ -113,11 +115,8 @@ class LaunchedCommand:
 
     def _pause_or_resume(self, op: str) -> None:
         try:
-            answer = with_report(self._connection, {"op": op, "id": self._id}, ())
-            try:
+            with Descriptor(with_report(self._connection, {"op": op, "id": self._id}, ())) as answer:
                 data = os.read(answer, 65536)
-            finally:
-                os.close(answer)
             if not data:
                 raise _died()
             record = parse_report(data, read_report)
@@ -132,10 +131,8 @@ class LaunchedCommand:
         if channel is None:
             hint = "request it by RunOptions.view, and take it once"
             raise MudroomError("the view of this command was not requested, or has been taken", hint)
-        try:
+        with closing(channel):
             _data, descriptors, _is_cut = rights.receive(channel, 1, 1)
-        finally:
-            channel.close()
         if not descriptors:
             raise MudroomError("the sandbox ended before it had a view", AGAIN)
         return descriptors[0]
@@ -152,10 +149,8 @@ class LaunchedCommand:
         channel = self._sockets.pop("left", None)
         if channel is None:
             return [], []
-        try:
+        with closing(channel):
             data, descriptors, _is_cut = rights.receive(channel, 1024, 8)
-        finally:
-            channel.close()
         return descriptors, [int.from_bytes(data[at : at + 8], "little") for at in range(0, len(data), 8)]
 
     def terminal(self) -> tuple[int, _socket.socket] | None:
@@ -176,10 +171,8 @@ class LaunchedCommand:
         channel = self._sockets.pop("gate", None)
         if channel is None:
             return []
-        try:
+        with closing(channel):
             kinds, descriptors, _is_cut = rights.receive(channel, 4096, _MOST_LISTENERS)
-        finally:
-            channel.close()
         names = kinds.decode().split()
         if len(descriptors) < len(names):  # MSG_CTRUNC: more than RLIMIT_NOFILE permits (unix(7))
             for descriptor in descriptors:
@@ -336,12 +329,12 @@ def _spawn(actions: Sequence[tuple[Any, ...]]) -> tuple[_socket.socket, int]:
 def _offer_to_the_oom_killer(pid: int) -> None:
     """Make a process and its clones the kernel's first choice when the machine has no memory left: better a command
     than the user's desktop. If mudroom runs as root, a command cannot take that back (proc_pid_oom_score_adj(5))."""
-    try:
-        with open(f"/proc/{pid}/oom_score_adj", "r+b", buffering=0) as stream:
-            if int(stream.read()) < FIRST_TO_GO:
-                stream.write(b"%d" % FIRST_TO_GO)
-    except OSError:
-        pass  # not mounted, or forbidden: the kernel then chooses by size alone
+    with (  # not mounted, or forbidden: the kernel then chooses by size alone
+        suppress(OSError),
+        open(f"/proc/{pid}/oom_score_adj", "r+b", buffering=0) as stream,
+    ):
+        if int(stream.read()) < FIRST_TO_GO:
+            stream.write(b"%d" % FIRST_TO_GO)
 
 
 class SpawnedLauncher:

@@ -25,6 +25,7 @@ import select
 import stat
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 
 from mudroom.typing import Any
 
@@ -88,10 +89,8 @@ def _make_pipe(ours: int) -> tuple[int, int]:
 def resize(pipe: int, size: int) -> None:
     """Set a pipe's size, if the kernel allows it."""
     if sys.platform == "linux":
-        try:
+        with suppress(OSError):  # the user's pipes have reached their limit: the present size works, too
             fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, size)
-        except OSError:
-            pass  # the user's pipes have reached their limit: the present size works, too
 
 
 def unread(pipe: int) -> int:

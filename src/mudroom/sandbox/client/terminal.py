@@ -38,7 +38,7 @@ import sys
 import termios
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from mudroom.errors import MudroomError
 from mudroom.sandbox.client.connection import wait_ready
@@ -232,15 +232,13 @@ class Relay:
         self._running = running
         _close_all(self._command_ends)
         self._done.acquire()
-        try:
+        with suppress(ValueError):  # not the main thread, which alone handles signals
             self._wakeup = signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
             self._handlers = {number: signal.signal(number, _on_word) for number in _RELAYED_SIGNALS}
             self._handlers[signal.SIGTSTP] = signal.signal(signal.SIGTSTP, self._on_stop)
             for number in (signal.SIGTERM, signal.SIGHUP):
                 if signal.getsignal(number) is signal.SIG_DFL:
                     self._handlers[number] = signal.signal(number, self._on_end)
-        except ValueError:
-            pass  # not the main thread, which alone handles signals
         try:
             _thread.start_new_thread(self._serve, ())
         except RuntimeError as error:  # the thread limit is reached
@@ -313,10 +311,8 @@ class Relay:
         os.kill(os.getpid(), number)
 
     def _post(self, word: bytes) -> None:
-        try:
+        with suppress(BlockingIOError):  # the pipe is full, so this word is already in it
             os.write(self._wake_write, word)
-        except BlockingIOError:
-            pass  # the pipe is full, so this word is already in it
 
     def _open_null(self) -> int:
         descriptor = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
@@ -378,10 +374,8 @@ class Relay:
         self._flows.append(TerminalFlow(self._open_user_terminal(self._user[0]), self._master, is_input=True))
         output = self._open_user_terminal(self._user[1])
         self._flows.append(TerminalFlow(self._master, output, is_input=False, acts=self._acts))
-        try:
+        with suppress(termios.error):  # the terminal has just gone
             termios.tcsetattr(self._master, termios.TCSANOW, termios.tcgetattr(self._user[0]))
-        except termios.error:
-            pass  # the terminal has just gone
         self._resize()
         self._enter_raw_mode()
         try:
@@ -494,11 +488,9 @@ class Relay:
 
     def _pause(self) -> None:
         assert self._running is not None
-        try:
+        with suppress(MudroomError):  # it does not come to rest; stopping this process is possible all the same
             self._running.pause()
             self._paused = True
-        except MudroomError:
-            pass  # it does not come to rest; stopping this process is possible all the same
 
     def _stop(self) -> None:
         """Have the main thread stop the process."""
@@ -531,11 +523,9 @@ class Relay:
 
     def _resize(self) -> None:
         if self._master >= 0:
-            try:
+            with suppress(OSError):  # the terminal or the master is gone
                 size = fcntl.ioctl(self._user[1], termios.TIOCGWINSZ, bytes(8))
                 fcntl.ioctl(self._master, termios.TIOCSWINSZ, size)
-            except OSError:
-                pass  # the terminal or the master is gone
 
     def _enter_raw_mode(self) -> None:
         """Enter raw mode, in which every key goes to the command."""
@@ -577,19 +567,15 @@ def _close_all(descriptors: list[int]) -> None:
 
 
 def _change_modes(change: Callable[[], None]) -> None:
-    try:
+    with suppress(termios.error):  # the terminal has gone, and with it its modes
         change()
-    except termios.error:
-        pass  # the terminal has gone, and with it its modes
 
 
 def _remove(sign: TerminalSign | None, terminal: int) -> None:
     """Remove the sign, if it is shown, from a terminal on which no program draws any more."""
     if sign is not None and sign.is_shown:
-        try:
+        with suppress(OSError):  # the terminal has gone
             os.write(terminal, sign.change(""))
-        except OSError:
-            pass  # the terminal has gone
 
 
 def raw(modes: list[Any]) -> list[Any]:

@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterable, Sequence
 from mudroom.core.confinement.credential_file import git_identity, holds_secret
 from mudroom.core.confinement.plan import Step
 from mudroom.core.confinement.spec import Bind
+from mudroom.core.system.closing import Descriptor
 from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import is_below
 from mudroom.core.tree.secret import LIMIT, Test, holds, secret_test, tests_in
@@ -138,11 +139,8 @@ def survey(home: bytes, search: Sequence[bytes]) -> Host:
 def _users_limit(name: str) -> int:
     """Return a limit of this user namespace (namespaces(7)), or 0 if the kernel does not tell."""
     try:
-        descriptor = os.open(f"/proc/sys/user/{name}", os.O_RDONLY | os.O_CLOEXEC)
-        try:
+        with Descriptor(os.open(f"/proc/sys/user/{name}", os.O_RDONLY | os.O_CLOEXEC)) as descriptor:
             return int(os.read(descriptor, 64))
-        finally:
-            os.close(descriptor)
     except (OSError, ValueError):
         return 0
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 
 from mudroom.typing import NamedTuple
 
@@ -118,13 +119,11 @@ def served_ports(network: int) -> tuple[int, ...]:
 
 def _sockets(pid: int) -> set[bytes]:
     sockets = set()
-    try:
+    with suppress(OSError):  # it has ended, or may not be inspected
         for name in os.listdir(b"/proc/%d/fd" % pid):
             target = os.readlink(b"/proc/%d/fd/%s" % (pid, name))
             if target.startswith(b"socket:["):
                 sockets.add(target[8:-1])
-    except OSError:
-        pass  # it has ended, or may not be inspected
     return sockets
 
 

@@ -24,6 +24,7 @@ import os
 import select
 import signal
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 
 from mudroom.core.confinement.limit import (
     NO_LIMITS,
@@ -40,6 +41,7 @@ from mudroom.core.confinement.limit import (
     writes_v1,
     writes_v2,
 )
+from mudroom.core.system.closing import Descriptor
 from mudroom.errors import MudroomError
 from mudroom.typing import NamedTuple
 
@@ -88,11 +90,8 @@ def read(path: str) -> str:
 
 
 def write(path: str, content: str) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
-    try:
+    with Descriptor(os.open(path, os.O_WRONLY | os.O_CLOEXEC)) as descriptor:
         os.write(descriptor, content.encode())
-    finally:
-        os.close(descriptor)
 
 
 def mounts(table: str) -> list[CgroupMount]:
@@ -208,11 +207,9 @@ def _find_v1(
 
 
 def _make_directory(place: str, created: list[str]) -> None:
-    try:
+    with suppress(FileExistsError):
         os.mkdir(place, 0o755)
         created.append(place)
-    except FileExistsError:
-        pass
 
 
 def perform(places: Iterable[str], writes: Iterable[Write], where: Mapping[str, str] | None = None) -> None:
@@ -233,10 +230,8 @@ def perform(places: Iterable[str], writes: Iterable[Write], where: Mapping[str, 
 
 def _remove_quietly(places: Iterable[str]) -> None:
     for place in places:
-        try:
+        with suppress(OSError):  # gone, or in use by another session, which removes it later
             os.rmdir(place)
-        except OSError:
-            pass  # gone, or in use by another session, which removes it later
 
 
 _numbers = itertools.count(1)
@@ -267,10 +262,8 @@ class Leaf:
                 path, mode = (place, os.O_DIRECTORY) if self.is_cloned_into else (place + "/tasks", os.O_WRONLY)
                 self.descriptors += (os.open(path, mode | os.O_CLOEXEC),)
         except OSError:
-            try:
+            with suppress(MudroomError):  # the first error is the reason
                 self.close()
-            except MudroomError:
-                pass  # the first error is the reason
             raise
         self._before = self._total()
 
@@ -344,11 +337,9 @@ def _kill_all(place: str) -> None:
     """Kill every process in a group, and wait for those that were listed."""
     poller, waiting = select.poll(), []
     for word in read(place + "/cgroup.procs").split():
-        try:
+        with suppress(ProcessLookupError):
             waiting.append(os.pidfd_open(int(word)))
             poller.register(waiting[-1], select.POLLIN)
-        except ProcessLookupError:
-            pass
     try:
         _kill(place, waiting)
         for pidfd in waiting:
@@ -364,10 +355,8 @@ def _kill(place: str, processes: Iterable[int]) -> None:
         write(place + "/cgroup.kill", "1")  # Linux 5.14: all at once, even processes that are forking
     except OSError:
         for pidfd in processes:
-            try:
+            with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(pidfd, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
 
 
 def sweep(tree: CgroupTree) -> None:

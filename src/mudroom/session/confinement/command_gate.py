@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from mudroom.core.registry import is_installed, part_or_none
+from mudroom.core.system.closing import Closing
 from mudroom.errors import MudroomError, UsageError
 from mudroom.session.confinement.host_approver import CommandScreen, HostAnswers, NoScreen
 from mudroom.session.confinement.namespace_listener import NamespaceListener
@@ -151,7 +152,7 @@ class PushDesk(Protocol):
     def close(self) -> None: ...
 
 
-class CommandGate:
+class CommandGate(Closing):
     """The gate beside one command (``sandbox/client/capture.py``). Used by the thread that attends to the command."""
 
     def __init__(
@@ -214,12 +215,6 @@ class CommandGate:
     def is_inside(self) -> bool:
         """Whether the listeners are made in the command's network namespace."""
         return not self._listeners
-
-    def __enter__(self) -> CommandGate:
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self.close()
 
     def listen(self, *, bridged: bool = False) -> int:
         """Open listeners on the host's loopback, for a command without a network namespace: for the proxy and for each

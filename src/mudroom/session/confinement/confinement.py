@@ -16,6 +16,7 @@ from mudroom.core.confinement.limit import Limits, requested, rlimits
 from mudroom.core.confinement.plan import Plan
 from mudroom.core.confinement.spec import Bind, Copy, Network, Overlay, SandboxSpec, StagedRoot
 from mudroom.core.settings import Settings
+from mudroom.core.system.closing import Descriptor
 from mudroom.core.tree.path import is_below, show
 from mudroom.errors import Unsupported, UsageError
 from mudroom.sandbox.client.report import StepFailed
@@ -476,12 +477,10 @@ class Confinement:
             elif os.path.isfile(place):
                 ours = self._vault.path + b"/resolv.conf"
                 descriptor = os.open(ours, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
-                try:
+                with Descriptor(descriptor):
                     if os.read(descriptor, 64) != _NAMESERVER:  # unchanged, it can be mounted ahead of a command
                         os.ftruncate(descriptor, 0)
                         os.pwrite(descriptor, _NAMESERVER, 0)
-                finally:
-                    os.close(descriptor)
                 self._resolves = Resolver((*hosts, Bind(ours, place)), ())
         return self._resolves
 

@@ -6,6 +6,7 @@ import _socket
 import errno
 import os
 from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
 
 from mudroom.core.system import rights
 from mudroom.errors import MudroomError
@@ -87,19 +88,15 @@ class NamespaceListener:
         if self._socket is not None:
             self._socket.close()
             self._socket = None
-            with short_path(self._path) as path:
-                try:
-                    os.unlink(path)
-                except FileNotFoundError:
-                    pass
+            with short_path(self._path) as path, suppress(FileNotFoundError):
+                os.unlink(path)
 
 
 def namespaces_at(path: bytes, patience: float | None = None) -> tuple[int, list[int]]:
     """Return a descriptor that reaches end of file when the listener's command has ended, and the descriptors of the
     command's user and network namespaces. The caller closes all three. Raise OSError if no command is running, or its
     host process does not answer within ``patience`` seconds (None: no limit)."""
-    asking = _socket.socket(_socket.AF_UNIX, _SOCK_SEQPACKET)
-    try:
+    with closing(_socket.socket(_socket.AF_UNIX, _SOCK_SEQPACKET)) as asking:
         asking.settimeout(patience)
         with short_path(path) as short:
             asking.connect(short)
@@ -107,8 +104,6 @@ def namespaces_at(path: bytes, patience: float | None = None) -> tuple[int, list
         if len(namespaces) != 2:
             raise ConnectionResetError("the command has just ended")
         return asking.detach(), namespaces
-    finally:
-        asking.close()
 
 
 def ports_behind(path: bytes, patience: float | None = None) -> tuple[int, ...]:
@@ -145,7 +140,5 @@ def show_inside(
         raise MudroomError(
             f"the command's network cannot be entered: {error.strerror}", "mudroom ps shows whether it runs"
         ) from error
-    try:
+    with closing(maker):
         InboundListener(maker.make, inside, outside, refused).run(gone, opened)
-    finally:
-        maker.close()

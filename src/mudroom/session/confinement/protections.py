@@ -17,6 +17,7 @@ from mudroom.core.command.protection import NO_PROTECTIONS, Protections, run_pat
 from mudroom.core.confinement.cache_place import CACHES
 from mudroom.core.confinement.environment import select_variables
 from mudroom.core.confinement.fallback import Mode
+from mudroom.core.network.host_rules import HostRule
 from mudroom.core.network.loopback import is_loopback
 from mudroom.core.settings import Settings
 from mudroom.core.text.regex import regex
@@ -26,10 +27,7 @@ from mudroom.sandbox.host.host import Host
 from mudroom.sandbox.linux.plan import SOCKETS_SINCE
 from mudroom.session.confinement.agent_home import agent_homes
 from mudroom.session.confinement.grant import Grant
-from mudroom.typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from mudroom.core.network.host_rules import HostRule
+from mudroom.typing import NamedTuple
 
 NAMESPACED: tuple[Mode, ...] = ("overlay", "copy")
 """Modes in which the command has its own namespaces."""

@@ -8,6 +8,7 @@ import select
 import signal
 import socket
 from collections.abc import Sequence
+from contextlib import suppress
 
 from mudroom.core.system import rights
 from mudroom.net.listeners.late_socket import READY
@@ -58,11 +59,9 @@ class SocketMaker:
             if not self._is_ahead:
                 self._channel.send(AHEAD)
             made = self._receive()
-        try:
+        with suppress(OSError):  # the command ends just now; the next call says so
             self._channel.send(AHEAD)
             self._is_ahead = True
-        except OSError:
-            pass  # the command ends just now; the next call says so
         return made
 
     def _receive(self) -> socket.socket:

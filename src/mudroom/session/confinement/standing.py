@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import _thread
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 
 from mudroom.core.confinement.plan import Plan, StandingPlan, standing_plan
 from mudroom.errors import ForkGone, MudroomError
@@ -118,11 +118,8 @@ class StandingSandboxes:
         command itself changes the fork before it runs."""
         with self._lock:
             standing = self._standing.pop(fork.name, None)
-        place = CommandPlace(self, fork, standing, permitted=permitted)
-        try:
+        with closing(CommandPlace(self, fork, standing, permitted=permitted)) as place:
             yield place
-        finally:
-            place.close()
 
     def put_back(self, standing: StandingFork) -> None:
         with self._lock:
@@ -235,10 +232,8 @@ class CommandPlace:
             return
         self._is_involved = True
         seen = self._owner.look()
-        try:
+        with closing(door):
             sandbox = client.templates.stand(plan, door.fileno())
-        finally:
-            door.close()
         self._standing = StandingFork(self._fork, sandbox, facts, works, seen, -1, places, client.clear)
 
     def outdated(self) -> None:

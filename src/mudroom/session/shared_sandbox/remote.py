@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from mudroom.core.background import BackgroundStart
+from mudroom.core.system.closing import Closing, Descriptor
 from mudroom.errors import MudroomError, UsageError
 from mudroom.sandbox.client.capture import GRACE
 from mudroom.sandbox.client.connection import Connection, with_report
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from mudroom.sandbox.client.client import Running
 
 
-class RemoteSandbox:
+class RemoteSandbox(Closing):
     """A connection to the process that holds the sandbox. To be closed."""
 
     is_elsewhere = True
@@ -45,12 +46,6 @@ class RemoteSandbox:
 
     def close(self) -> None:
         self._connection.close()
-
-    def __enter__(self) -> RemoteSandbox:
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self.close()
 
     def require_terms(self, terms: str) -> None:
         """Raise UsageError if a command with these terms cannot run there. The holder compares each request again."""
@@ -95,12 +90,8 @@ class RemoteSandbox:
 
     def _ask(self, request: Mapping[str, Any]) -> Any:
         data = b""
-        with suppress(MudroomError):  # the holder is gone
-            answer = with_report(self._connection, request, ())
-            try:
-                data = os.read(answer, 65536)
-            finally:
-                os.close(answer)
+        with suppress(MudroomError), Descriptor(with_report(self._connection, request, ())) as answer:
+            data = os.read(answer, 65536)  # else the holder is gone
         if not data:
             raise MudroomError("the process that holds the commands of this fork has ended", "try again")
         record = marshal.loads(data)

@@ -20,7 +20,7 @@ import os
 import select
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 
 from mudroom.core.background import BackgroundEnd, BackgroundStart
 from mudroom.core.clock import CommandStart
@@ -330,10 +330,8 @@ class SharedSandbox:
         self._wake_up()
 
     def _ask_to_end(self, background: BackgroundCommand) -> None:
-        try:
+        with suppress(MudroomError):  # the sandbox has just ended, and the command with it
             background.running.signal(SIGTERM)
-        except MudroomError:
-            pass  # the sandbox has just ended, and the command with it
 
     def wait(self, timeout: float | None = None) -> bool:
         """Block until the sandbox is gone and its changes are recorded. Return False after ``timeout`` seconds."""
@@ -345,10 +343,8 @@ class SharedSandbox:
     def _wake_up(self) -> None:
         with self._lock:
             if not self.is_over:
-                try:
+                with suppress(BlockingIOError):  # the pipe is full: the tender will wake up
                     os.write(self._poke, b"x")
-                except BlockingIOError:
-                    pass  # the pipe is full: the tender will wake up
 
     # --- the tender's thread ---
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 import _socket
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 from mudroom.core.background import BackgroundStart
 from mudroom.core.tree.entry import HELD_HINT, FileHeld
@@ -78,10 +79,8 @@ class Visitors:
             self._socket.setblocking(False)
             os.makedirs(shared.book.path, mode=0o700, exist_ok=True)
             with short_path(shared.book.socket) as path:
-                try:
+                with suppress(FileNotFoundError):
                     os.unlink(path)  # left by a process that was killed
-                except FileNotFoundError:
-                    pass
                 self._socket.bind(path)
             self._socket.listen()
         except OSError:
@@ -177,10 +176,8 @@ class Visitors:
             record: tuple[Any, ...] = ("done", answers[operation](request))
         except (MudroomError, OSError) as error:
             record = ("failed", *_told(error))
-        try:
+        with suppress(BrokenPipeError):  # the visitor has gone
             tell(descriptors[-1], record)
-        except BrokenPipeError:
-            pass  # the visitor has gone
 
     def _collect(self, request: Mapping[str, Any]) -> None:
         command = request["command"]

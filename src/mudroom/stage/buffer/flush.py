@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-
+from mudroom.core.system.closing import Descriptor
 from mudroom.stage.buffer.content import Contents
 from mudroom.stage.buffer.node import Node, join, nodes
 from mudroom.typing import TYPE_CHECKING, Protocol
@@ -116,8 +115,5 @@ def _write_one(writer: FlushTarget, contents: Contents, at: bytes, node: Node) -
     elif content.data is not None:
         writer.data(at, content.data, mode=entry.mode, mtime=entry.mtime)
     else:
-        descriptor = contents.open(content)
-        try:
+        with Descriptor(contents.open(content)) as descriptor:
             writer.file(at, descriptor, mode=entry.mode, mtime=entry.mtime)
-        finally:
-            os.close(descriptor)

@@ -17,6 +17,7 @@ import stat
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 
+from mudroom.core.system.closing import Descriptor
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.path import ancestors
 from mudroom.stage import disk
@@ -79,11 +80,8 @@ def set_mode_beneath(root: int, path: bytes, mode: int) -> None:
 def _handle(root: int, path: bytes) -> Iterator[tuple[int | bytes, int]]:
     """Yield a name for the file now at ``path`` that stays valid if the path is renamed (proc(5), /proc/pid/fd), and
     its mode."""
-    descriptor = open_beneath(root, path, O_PATH)
-    try:
+    with Descriptor(open_beneath(root, path, O_PATH)) as descriptor:
         yield handle(descriptor), os.fstat(descriptor).st_mode
-    finally:
-        os.close(descriptor)
 
 
 def through(root: int, path: bytes, do: Callable[[int, bytes], _Answer]) -> _Answer:
@@ -159,14 +157,12 @@ def open_to_owner(path: bytes) -> int | None:
         descriptor = disk.open_path(path, O_PATH | disk.O_DIRECTORY | disk.O_NOFOLLOW | disk.O_CLOEXEC)
     except FileNotFoundError:
         return None
-    try:
+    with Descriptor(descriptor):
         mode = stat.S_IMODE(os.fstat(descriptor).st_mode)
         if mode & _ALL == _ALL:
             return None
         disk.set_mode_by(handle(descriptor), mode | _ALL)
         return mode
-    finally:
-        os.close(descriptor)
 
 
 def is_same_root(below: Entry, staged: Entry) -> bool:

@@ -9,6 +9,7 @@ import errno
 import os
 from collections.abc import Sequence
 
+from mudroom.core.system.closing import Descriptor
 from mudroom.core.tree.entry import Entry
 from mudroom.stage import disk, xattr
 from mudroom.stage.beneath import directory, open_layer, reach
@@ -119,10 +120,7 @@ def _copy(root: int, into: int, path: bytes, entry: Entry, links: dict[tuple[int
     if entry.kind != "file" or key in links:
         copy_entry(root, into, path, entry, links)  # sockets have no content; they are left out, as in an apply
         return
-    opened = open_staged(root, path)
-    try:
+    with Descriptor(open_staged(root, path)) as opened:
         copy_open_file(opened, into, path, entry)
-    finally:
-        os.close(opened)
     if entry.links > 1:
         links[key] = path

@@ -11,6 +11,7 @@ import os
 import stat
 from collections.abc import Callable
 
+from mudroom.core.system.closing import Descriptor
 from mudroom.core.tree.entry import Entry
 from mudroom.stage import disk
 from mudroom.stage.beneath import directory, look, open_layer
@@ -38,14 +39,10 @@ def fuse_listing(opened: int, may_be_opaque: bool = True) -> LayerListing:
 
 def convert_fuse_layer(layer: bytes) -> None:
     """Convert the marks in a layer that is no longer mounted. Idempotent."""
-    root = open_layer(layer)
-    try:
-        with loosened(root) as enter:
-            pending = [b""]
-            while pending:
-                pending += _convert_directory(root, pending.pop(), enter)
-    finally:
-        os.close(root)
+    with Descriptor(open_layer(layer)) as root, loosened(root) as enter:
+        pending = [b""]
+        while pending:
+            pending += _convert_directory(root, pending.pop(), enter)
 
 
 def _convert_directory(root: int, path: bytes, enter: Callable[[bytes, Entry], None]) -> list[bytes]:

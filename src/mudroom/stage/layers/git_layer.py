@@ -22,6 +22,7 @@ from types import MappingProxyType
 from mudroom.core.git.blob import id_length_of
 from mudroom.core.git.exclude import with_excluded
 from mudroom.core.git.index import Index, IndexEntry, encode_index, parse_index, with_skip_worktree
+from mudroom.core.system.closing import Descriptor
 from mudroom.core.tree.path import show
 from mudroom.stage import disk
 from mudroom.stage.beneath import open_layer
@@ -277,8 +278,7 @@ def _join(directory: bytes, name: bytes) -> bytes:
 def write_git_layer(layer: bytes, source: DirectorySource, plan: GitPlan) -> None:
     """Write the plan's files into the new directory ``layer``. ``source``: the tree below."""
     os.mkdir(layer, 0o700)
-    root = open_layer(layer)
-    try:
+    with Descriptor(open_layer(layer)) as root:
         writer = LayerWriter(root, source)
         for path in plan.directories:
             above = source.look(path.rpartition(b"/")[0])
@@ -288,5 +288,3 @@ def write_git_layer(layer: bytes, source: DirectorySource, plan: GitPlan) -> Non
         writer.finish()
         top = source.look(b"")
         disk.set_mode(root, b".", top.mode if top is not None else 0o755)
-    finally:
-        os.close(root)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
+from mudroom.core.system.closing import Descriptor
 from mudroom.core.tree.entry import Entry
 from mudroom.stage import disk, safe_open
 from mudroom.stage.copy import copy_content
@@ -41,12 +42,9 @@ def keep_original(fork: bytes, source: int) -> str:
     os.makedirs(fork + KEPT, mode=0o700, exist_ok=True)
     name = os.urandom(6).hex()
     path = fork + KEPT + b"/" + name.encode()
-    descriptor = disk.open_path(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | disk.O_CLOEXEC, 0o600)
-    try:
+    with Descriptor(disk.open_path(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | disk.O_CLOEXEC, 0o600)) as descriptor:
         copy_content(source, descriptor, os.fstat(source).st_size)
         disk.sync(descriptor)
-    finally:
-        os.close(descriptor)
     return name
 
 

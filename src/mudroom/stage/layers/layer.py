@@ -22,6 +22,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
+from mudroom.core.system.closing import Descriptor
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.path import parent
 from mudroom.stage import disk, xattr
@@ -86,10 +87,8 @@ def _is_marked(opened: int, name: bytes, entry: Entry) -> bool:
 def _is_marked_open(opened: int, name: bytes) -> bool:
     """For systems on which a descriptor has no path."""
     descriptor = disk.open_at(opened, name, os.O_RDONLY | disk.O_NONBLOCK | disk.O_NOFOLLOW | disk.O_CLOEXEC)
-    try:
+    with Descriptor(descriptor):
         return bool(xattr.get(descriptor, WHITEOUT))
-    finally:
-        os.close(descriptor)
 
 
 def _xattr(opened: int, name: str) -> bytes:
@@ -168,12 +167,9 @@ def _open_unreadable(layer: int, path: bytes) -> int:
 
 def stamp_now(layer: int, path: bytes) -> None:
     """Give a staged file the present time as its ctime; its other times stay."""
-    opened = open_staged(layer, path)
-    try:
+    with Descriptor(open_staged(layer, path)) as opened:
         info = os.fstat(opened)
         os.utime(opened, ns=(info.st_atime_ns, info.st_mtime_ns))
-    finally:
-        os.close(opened)
 
 
 @contextmanager
@@ -370,11 +366,8 @@ def remove_tree(path: bytes, removed: Callable[[int], None] | None = None) -> No
     """Remove a tree that belongs to mudroom, even if directories in it have lost their permissions. Never follow a
     link. ``removed`` is called after each directory with the number of entries removed from it."""
     above, _slash, name = path.rpartition(b"/")
-    at = open_root(above)
-    try:
+    with Descriptor(open_root(above)) as at:
         remove_at(at, name, removed)
-    finally:
-        os.close(at)
 
 
 def remove_at(at: int, name: bytes, removed: Callable[[int], None] | None = None) -> None:

@@ -18,6 +18,7 @@ import os
 from _blake2 import blake2b
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
+from mudroom.core.system.closing import Descriptor
 from mudroom.core.tree.entry import Entry
 from mudroom.stage import disk, safe_open
 from mudroom.stage.beneath import open_layer
@@ -91,12 +92,10 @@ def find_in(layer: bytes, paths: Iterable[bytes]) -> dict[bytes, Entry | Hidden]
         root = open_layer(layer + TREE)
     except FileNotFoundError:
         return {}
-    try:
+    with Descriptor(root):
         chosen = list(paths)
         chosen = _possible(root, chosen) if len(chosen) > _FEW else chosen
         return {path: found for path in chosen if (found := find(root, path)) is not None}
-    finally:
-        os.close(root)
 
 
 def _possible(root: int, paths: list[bytes]) -> list[bytes]:
@@ -156,13 +155,10 @@ def take(layer: bytes, paths: Collection[bytes], former: bytes, lower: Source) -
 def add_copy(layer: bytes, path: bytes, opened: int, former: bytes, lower: Source) -> None:
     """Add a copy of an open file to a layer's shown secrets. ``former``, ``lower``: as for ``take``."""
     info = os.fstat(opened)
-    into = open_layer(_place(layer, former, [path], lower) + TREE)
-    try:
+    with Descriptor(open_layer(_place(layer, former, [path], lower) + TREE)) as into:
         writer = LayerWriter(into, lower)
         writer.file(path, opened, mode=info.st_mode & 0o7777, mtime=info.st_mtime_ns, xattrs=True)
         writer.finish()
-    finally:
-        os.close(into)
 
 
 class _Above:
@@ -232,12 +228,8 @@ def make_part(former: bytes, paths: Iterable[bytes], place: bytes, lower: Source
 
 def _remove(place: bytes, path: bytes) -> None:
     above, _slash, name = path.rpartition(b"/")
-    root = open_layer(place + TREE)
-    try:
-        with entered(root, above) as opened:
-            remove_at(opened, name)
-    finally:
-        os.close(root)
+    with Descriptor(open_layer(place + TREE)) as root, entered(root, above) as opened:
+        remove_at(opened, name)
 
 
 def part_of(place: bytes, allowed: frozenset[bytes], above: bytes, lower: Source) -> bytes:
@@ -263,8 +255,7 @@ def entries_of(place: bytes) -> Iterator[tuple[bytes, Entry | None]]:
 
 
 def _below(tree: bytes, path: bytes) -> Iterator[tuple[bytes, Entry]]:
-    root = open_layer(tree)
-    try:
+    with Descriptor(open_layer(tree)) as root:
         pending = [path]
         while pending:
             at = pending.pop()
@@ -273,8 +264,6 @@ def _below(tree: bytes, path: bytes) -> Iterator[tuple[bytes, Entry]]:
                 yield at + b"/" + name, entry
                 if entry.kind == "directory":
                     pending.append(at + b"/" + name)
-    finally:
-        os.close(root)
 
 
 def with_shown(layers: tuple[bytes, ...], upper: bytes, shown: bytes, masked: Collection[bytes]) -> tuple[bytes, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
+from mudroom.core.system.closing import Closing
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.path import name as last
 from mudroom.core.tree.path import parent
@@ -123,18 +124,12 @@ class Union:
         return _Levels(tuple(layers), above.base)
 
 
-class OneLayer:
+class OneLayer(Closing):
     """A single layer's content. Equivalent to a union of that layer without a base, in fewer steps."""
 
     def __init__(self, path: bytes, *, is_layer: bool = True) -> None:
         """``is_layer`` is False for a command's copy, which holds everything."""
         self._layer = OpenSource(path, is_layer=is_layer)
-
-    def __enter__(self) -> OneLayer:
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self.close()
 
     def close(self) -> None:
         self._layer.close()

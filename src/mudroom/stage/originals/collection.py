@@ -26,6 +26,7 @@ from collections.abc import Iterable
 from stat import S_ISGID
 
 from mudroom.core.clock import EditWindow
+from mudroom.core.system.closing import Descriptor
 from mudroom.core.text.linediff import count_lines, is_binary, split_lines
 from mudroom.core.tree.change import Change, Changeset, Remark, Verb
 from mudroom.core.tree.entry import Entry, FileHeld, is_untouched
@@ -459,12 +460,10 @@ class _Collector:
             opened = self._base.open(change.path)
         except OSError:
             return change  # just deleted, or unreadable: its content cannot be kept, and the merge will report that
-        try:
+        with Descriptor(opened):
             if not self._is_as_read(change.path, base):
                 return change._replace(original_known=False)
             self._originals.keep_file(change.path, base, opened)
-        finally:
-            os.close(opened)
         return change
 
     def _has_original(self, path: bytes) -> bool:

@@ -22,6 +22,7 @@ from _blake2 import blake2b
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 
+from mudroom.core.system.closing import Descriptor
 from mudroom.core.tree.entry import Entry
 from mudroom.errors import MudroomError
 from mudroom.stage import disk, safe_open
@@ -148,10 +149,8 @@ class Originals:
         if source is None:
             self.keep(path, original.entry)
             return
-        try:
+        with Descriptor(source):
             self.keep_file(path, original.entry, source)
-        finally:
-            os.close(source)
 
     def _add(self, path: bytes, original: Original) -> None:
         self._new.append(path)
@@ -185,11 +184,8 @@ class Originals:
     @contextmanager
     def _directory(self) -> Iterator[int]:
         """Yield a descriptor for the directory for new originals. Raise MudroomError if it is now a link."""
-        descriptor = safe_open.make_directory(self._top)
-        try:
+        with Descriptor(safe_open.make_directory(self._top)) as descriptor:
             yield descriptor
-        finally:
-            os.close(descriptor)
 
     def content(self, path: bytes) -> int | None:
         """Return a descriptor that reads the original content from start to end, or None if the content was not kept,
@@ -222,22 +218,17 @@ def is_whole(original: Original, pack: int) -> bool:
 def _open_stored(original: Original) -> int | None:
     """Return a descriptor for a written content, or None if it is damaged. Raise FileNotFoundError if its layer is
     gone."""
-    at = safe_open.open_directory(original.layer + b"/originals")
-    try:
+    with Descriptor(safe_open.open_directory(original.layer + b"/originals")) as at:
         source = safe_open.open_regular(os.fsencode(original.place), at=at)
-    finally:
-        os.close(at)
     if original.place != "pack":
         return source
-    try:
+    with Descriptor(source):
         content = disk.pread(source, original.length, original.offset)
         if original.digest and digest_of(content) != original.digest:
             return None
         copy = nameless(original.layer)
         os.write(copy, content)
         os.lseek(copy, 0, os.SEEK_SET)
-    finally:
-        os.close(source)
     return copy
 
 
@@ -257,7 +248,7 @@ def _read_index(index: bytes) -> tuple[Mapping[bytes, Original], str]:
 def _keep_large(at: int, source: int, size: int) -> tuple[str, bytes]:
     """Copy a large file. Return the copy's name, empty if the content is not kept, and its digest."""
     name, target = _new_file(at)
-    try:
+    with Descriptor(target):
         if size > LARGE and not copy_content(source, target, size, only_reflink=True):
             disk.unlink(at, name)
             return "", b""
@@ -265,8 +256,6 @@ def _keep_large(at: int, source: int, size: int) -> tuple[str, bytes]:
             return name, b""
         copy_content(source, target, size)
         return name, _digest_of_file(source, size)
-    finally:
-        os.close(target)
 
 
 def _digest_of_file(descriptor: int, size: int) -> bytes:
@@ -290,14 +279,11 @@ def _new_file(at: int) -> tuple[str, int]:
 def _append(at: int, name: bytes, data: bytes) -> int:
     """Append to a file, and return where the data begins. One write(2) with O_APPEND is atomic; it writes only a part
     if the disk is full, and then the next write fails."""
-    descriptor = safe_open.open_regular(name, os.O_WRONLY | os.O_APPEND | os.O_CREAT, at=at)
-    try:
+    with Descriptor(safe_open.open_regular(name, os.O_WRONLY | os.O_APPEND | os.O_CREAT, at=at)) as descriptor:
         written = os.write(descriptor, data)
         offset = os.lseek(descriptor, 0, os.SEEK_CUR) - written
         while written < len(data):
             written += os.write(descriptor, data[written:])
-    finally:
-        os.close(descriptor)
     return offset
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Mapping
 
+from mudroom.core.system.closing import Descriptor
 from mudroom.core.tree.entry import Entry, is_untouched
 from mudroom.errors import MudroomError
 from mudroom.stage import disk
@@ -52,15 +53,12 @@ def renew(
         with OpenSource(project) as source:
             items, notes = items_to_copy(source, choose, held, masked, limit)
             kept = unchanged(before, items)
-            target = open_root(place + b"/source")
-            try:
+            with Descriptor(open_root(place + b"/source")) as target:
                 _remove(target, [path for path in before if path and path not in kept])
                 changed = {path: entry for path, entry in items.items() if path not in kept}
                 copied = clone(source, target, changed, progress, held, kept)
                 _set_modes(target, {path: items[path].mode for path in kept if items[path].mode != before[path].mode})
                 top = copy_top(source, target)
-            finally:
-                os.close(target)
             save_snapshot(place, top, items, copied, masked, started)
     except BaseException:
         remove_tree(place)

@@ -16,10 +16,11 @@ import os
 from collections.abc import Callable, Collection
 
 from mudroom.core.settings import Settings
+from mudroom.core.system.closing import Descriptor
 from mudroom.core.tree.entry import Entry, FileHeld
 from mudroom.core.tree.path import parent
 from mudroom.errors import MudroomError, UsageError
-from mudroom.stage import disk
+from mudroom.stage import disk, safe_open
 from mudroom.stage.beneath import open_file, open_root
 from mudroom.stage.copy import clone, listed
 from mudroom.stage.exclude import choose, named, never_copied, weight
@@ -106,12 +107,9 @@ def take(
         os.mkdir(place, 0o700)
         try:
             os.mkdir(place + b"/source", 0o700)
-            target = open_root(place + b"/source")
-            try:
+            with Descriptor(open_root(place + b"/source")) as target:
                 copied = clone(source, target, items, progress, held)
                 top = copy_top(source, target)
-            finally:
-                os.close(target)
             save_snapshot(place, top, items, copied, masked, started)
         except BaseException:
             remove_tree(place)
@@ -167,9 +165,7 @@ def _check_size(items: dict[bytes, Entry], limit: int | None) -> None:
 def save_manifest(place: bytes, manifest: dict[bytes, Entry]) -> None:
     import msgspec
 
-    with open(place + b"/manifest.new", "wb") as stream:
-        stream.write(msgspec.msgpack.encode(manifest))
-    disk.rename_path(place + b"/manifest.new", place + b"/manifest")
+    safe_open.replace(place + b"/manifest", msgspec.msgpack.encode(manifest), durable=False)
 
 
 def read_manifest(place: bytes) -> dict[bytes, Entry]:

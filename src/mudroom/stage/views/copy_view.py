@@ -14,6 +14,7 @@ import os
 from collections.abc import Callable, Iterator
 
 from mudroom.core.confinement.spec import Copy
+from mudroom.core.system.closing import Closing, Descriptor
 from mudroom.core.tree.entry import Entry, in_copy, is_untouched, same_shape, same_stamp
 from mudroom.core.tree.path import parent, show, sort_key
 from mudroom.errors import MudroomError
@@ -31,17 +32,11 @@ Manifest = dict[bytes, tuple[Entry, Entry]]
 """Per path: the original's entry and its copy's."""
 
 
-class _Work:
+class _Work(Closing):
     """The copy, readable even where a command has closed directories or files."""
 
     def __init__(self, path: bytes) -> None:
         self._directory = OpenSource(path)
-
-    def __enter__(self) -> _Work:
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self.close()
 
     def close(self) -> None:
         self._directory.close()
@@ -106,14 +101,11 @@ class CopyView:
         os.makedirs(self._work, mode=0o700)
         os.makedirs(self._place, mode=0o700, exist_ok=True)
         items = listed(self._lower, merged=True)
-        target = open_root(self._work)
-        try:
+        with Descriptor(open_root(self._work)) as target:
             copied = clone(self._lower, target, items, self._progress)
             top = self._lower.look(b"")
             disk.set_mode(target, b".", top.mode if top is not None else 0o755)
             disk.sync_filesystem(target)  # a file that a power loss takes would be one that a command has removed
-        finally:
-            os.close(target)
         self._note({path: items[path] for path in items if path in copied})
 
     def _note(self, below: dict[bytes, Entry]) -> None:
@@ -138,16 +130,13 @@ class CopyView:
             for path, (_below, copied) in self.manifest.items()
             if not path or (is_as_copied(copied, listing.get(path)) and same_shape(copied, listing.get(path)))
         }
-        root = open_root(self._work)
-        try:
+        with Descriptor(open_root(self._work)) as root:
             for path in others:
                 self._give(root, path, listing[path])
             disk.set_owner(root, ".", *self._owner)
             with _Work(self._work) as work:
                 after = listed(work)
             top = look(root, b".")
-        finally:
-            os.close(root)
         assert top is not None
         entries = {b"": top, **after}
         manifest = self.manifest
@@ -158,11 +147,8 @@ class CopyView:
         with directory(root, parent(path)) as above:
             disk.set_owner(above, name, *self._owner)
         if entry.kind == "file" and entry.mode & 0o6000:  # chown(2) clears these bits
-            opened = open_beneath(root, path, os.O_RDONLY | disk.O_NONBLOCK)
-            try:
+            with Descriptor(open_beneath(root, path, os.O_RDONLY | disk.O_NONBLOCK)) as opened:
                 disk.set_mode_of(opened, entry.mode)
-            finally:
-                os.close(opened)
 
     def _save(self, manifest: Manifest) -> None:
         import msgspec
@@ -262,11 +248,8 @@ def _write(writer: LayerWriter, source: _Work, difference: RawDifference, links:
         writer.link(path, links[entry.device, entry.inode])
     else:
         links[entry.device, entry.inode] = path
-        opened = source.open(path)
-        try:
+        with Descriptor(source.open(path)) as opened:
             writer.file(path, opened, mode=entry.mode, mtime=entry.mtime, xattrs=True)
-        finally:
-            os.close(opened)
 
 
 def is_as_copied(copied: Entry | None, entry: Entry | None) -> bool:

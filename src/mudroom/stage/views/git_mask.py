@@ -17,19 +17,16 @@ from _blake2 import blake2b
 from _thread import get_ident
 from collections.abc import Collection, Iterator, Mapping
 
+from mudroom.core.confinement.spec import Copy, Overlay
 from mudroom.core.git.blob import blob_ids
 from mudroom.core.tree.entry import Entry, same_shape
-from mudroom.stage import disk
+from mudroom.stage import disk, safe_open
 from mudroom.stage.layers.git_layer import GitPlan, Ids, plan_git, write_git_layer
 from mudroom.stage.layers.layer import remove_tree
 from mudroom.stage.source import OpenSource, Source, is_absence, read_all, same_as, walk
 from mudroom.stage.stamp import is_settled
 from mudroom.stage.view import RawDifference, View
-from mudroom.stage.views.secret import write_beside
-from mudroom.typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from mudroom.core.confinement.spec import Copy, Overlay
+from mudroom.typing import NamedTuple
 
 HASH_LIMIT = 16 << 20
 """Bytes. A larger file is not hashed, and stays masked."""
@@ -153,7 +150,7 @@ class GitMasks:
         if data == self._saved:
             return
         beside = self._cache + _OURS % (os.getpid(), get_ident()) + b".new"
-        write_beside(beside, data, self._cache)
+        safe_open.replace(self._cache, data, beside, durable=False)
         self._saved = data
 
 

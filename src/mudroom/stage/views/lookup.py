@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
+from mudroom.core.system.closing import Descriptor
 from mudroom.stage.source import Source
 
 _MOST_LINKS = 40
@@ -107,10 +108,8 @@ def _read(source: Source, path: bytes, limit: int) -> bytes | None:
         descriptor = source.open(path)
     except OSError:
         return None
-    try:
+    with Descriptor(descriptor):
         data = bytearray()
         while len(data) <= limit and (more := os.read(descriptor, 1 << 20)):
             data += more
         return bytes(data)
-    finally:
-        os.close(descriptor)

@@ -6,6 +6,7 @@ import os
 import stat
 from collections.abc import Collection
 
+from mudroom.core.system.closing import Descriptor
 from mudroom.core.text.known_value import values_in
 from mudroom.stage import disk
 from mudroom.stage.beneath import open_beneath, open_root
@@ -24,11 +25,9 @@ def masked_values(project: bytes, paths: Collection[bytes]) -> set[str]:
         root = open_root(project)
     except OSError:
         return values
-    try:
+    with Descriptor(root):
         for path in sorted(paths)[:_MOST]:
             values |= values_in(_text(root, path))
-    finally:
-        os.close(root)
     return values
 
 

@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Iterator
 
 from mudroom.core.confinement.spec import Copy
+from mudroom.core.system.closing import Descriptor
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
 from mudroom.stage.source import OpenSource, Source
@@ -64,14 +65,11 @@ class MountedView:
         if not self._by_fuse:
             yield from layer_differences(self._upper, lower)
             return
-        shown = OpenSource(self._place)
-        try:
+        with OpenSource(self._place) as shown:
             for difference in layer_differences(self._upper, lower, by_fuse=True):
                 if difference.staged is not None:
                     difference = difference._replace(staged=shown.look(difference.path))
                 yield difference
-        finally:
-            shown.close()
         os.close(open_mounted(self._place, self._identity))  # raises if another directory was examined
 
 
@@ -83,10 +81,7 @@ class MountedTree:
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         def call(*arguments: Any, **named: Any) -> Any:
-            root = open_mounted(self._place, self._identity)
-            try:
+            with Descriptor(open_mounted(self._place, self._identity)) as root:
                 return getattr(PlainTree(root), name)(*arguments, **named)
-            finally:
-                os.close(root)
 
         return call

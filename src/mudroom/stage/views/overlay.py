@@ -7,6 +7,7 @@ import stat
 from collections.abc import Callable, Iterator, Sequence
 
 from mudroom.core.confinement.spec import Overlay
+from mudroom.core.system.closing import Descriptor
 from mudroom.core.tree.entry import Entry
 from mudroom.stage import disk, safe_open
 from mudroom.stage.beneath import directory, look, open_layer, reach
@@ -49,13 +50,10 @@ class OverlayView:
             self._current = work
             return
         is_new = not os.path.lexists(self._upper)
-        upper = safe_open.make_directory(self._upper)
-        try:
+        with Descriptor(safe_open.make_directory(self._upper)) as upper:
             if is_new:
                 below = self._layers[0] if self._layers else self._base
                 os.chmod(upper, stat.S_IMODE(os.stat(below, follow_symlinks=False).st_mode))
-        finally:
-            os.close(upper)
         self._current, self._is_first = new_work_directory(self._works)
 
     @property
@@ -100,12 +98,8 @@ def layer_differences(
     read = listing
     if by_fuse:
         from mudroom.stage.layers.fuse_marks import fuse_listing as read
-    root = open_layer(layer)
-    try:
-        with loosened(root) as enter:
-            yield from _walk(root, lower, enter, tidy, tidied, read)
-    finally:
-        os.close(root)
+    with Descriptor(open_layer(layer)) as root, loosened(root) as enter:
+        yield from _walk(root, lower, enter, tidy, tidied, read)
 
 
 def _walk(

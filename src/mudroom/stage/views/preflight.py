@@ -10,6 +10,7 @@ import stat
 import sys
 from collections.abc import Iterator, Sequence
 
+from mudroom.core.system.closing import Descriptor
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.path import is_below, show
 from mudroom.errors import UsageError
@@ -280,10 +281,8 @@ def _near_the_top(project: bytes) -> Iterator[tuple[bytes, Entry]]:
             opened = open_root(project + b"/" + path if path else project)
         except OSError:
             continue
-        try:
+        with Descriptor(opened):
             by_name = entries(opened)
-        finally:
-            os.close(opened)
         looked += min(len(by_name), _CROWD)
         for name, entry in by_name.items():
             at = path + b"/" + name if path else name

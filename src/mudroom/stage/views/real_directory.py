@@ -14,6 +14,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from mudroom.core.system.closing import Descriptor
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.path import name as last
 from mudroom.core.tree.path import parent, relpath
@@ -239,13 +240,10 @@ def _temporary(above: int) -> tuple[int, bytes]:
 @contextmanager
 def _handle(above: int, name: bytes) -> Iterator[int | bytes]:
     """Yield a handle for the file at ``name``, valid even if the file is renamed. Raise ELOOP for a symbolic link."""
-    descriptor = open_beneath(above, name, O_PATH)
-    try:
+    with Descriptor(open_beneath(above, name, O_PATH)) as descriptor:
         if stat.S_ISLNK(os.fstat(descriptor).st_mode):
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), name)
         yield handle(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _chmod(above: int, name: bytes, mode: int) -> None:

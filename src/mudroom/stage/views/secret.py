@@ -26,11 +26,12 @@ from _thread import get_ident
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 
+from mudroom.core.system.closing import Descriptor
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.path import is_below
 from mudroom.core.tree.pattern import matches
 from mudroom.core.tree.secret import ELSEWHERE, Test, is_masked, secret_test, tests_in
-from mudroom.stage import disk
+from mudroom.stage import disk, safe_open
 from mudroom.stage.beneath import open_layer
 from mudroom.stage.layers.layer import LayerWriter, remove_tree
 from mudroom.stage.source import OpenSource, is_secret
@@ -377,7 +378,7 @@ class Finder:
     def _save(self, rows: _Index) -> None:
         beside = self._index + _OURS % (os.getpid(), get_ident()) + b".new"
         index = _FORMAT, self._mask, self._complete, rows, self._judged, self._others
-        write_beside(beside, marshal.dumps(index), self._index)
+        safe_open.replace(self._index, marshal.dumps(index), beside, durable=False)
 
 
 def _stamp(info: os.stat_result) -> _Stamp:
@@ -399,17 +400,6 @@ def _read_index(path: bytes, mask: tuple[bytes, ...]) -> tuple[_Index, bool, _Ju
         return {}, True, {}, None
     complete, rows, judged, others = index
     return rows, complete, judged, others
-
-
-def write_beside(beside: bytes, data: bytes, path: bytes) -> None:
-    """Replace the file at ``path`` atomically, through a file at ``beside`` that only the caller uses."""
-    try:
-        with open(beside, "wb") as stream:
-            stream.write(data)
-        disk.rename_path(beside, path)
-    except BaseException:
-        os.unlink(beside)
-        raise
 
 
 def files_at(source: OpenSource, paths: Sequence[bytes]) -> dict[bytes, Entry]:
@@ -438,13 +428,10 @@ def make_mask(source: OpenSource, masks: bytes, secrets: Mapping[bytes, Entry], 
 
 
 def _write(layer: bytes, source: OpenSource, shown: Sequence[tuple[bytes, int]]) -> None:
-    root = open_layer(layer)
-    try:
+    with Descriptor(open_layer(layer)) as root:
         writer = LayerWriter(root, source)
         for path, mode in shown:
             writer.data(path, b"", mode=mode)
         writer.finish()
         top = source.look(b"")
         disk.set_mode(root, b".", top.mode if top is not None else 0o755)
-    finally:
-        os.close(root)

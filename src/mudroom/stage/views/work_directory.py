@@ -10,6 +10,7 @@ import errno
 import os
 from contextlib import suppress
 
+from mudroom.core.system.closing import Descriptor
 from mudroom.stage import disk, safe_open
 from mudroom.stage.layers.layer import remove_at
 
@@ -26,26 +27,21 @@ def new_work_directory(parent: bytes) -> tuple[bytes, bool]:
         works = safe_open.open_directory(parent)
     except FileNotFoundError:
         works, is_first = safe_open.make_directory(parent), True
-    try:
+    with Descriptor(works):
         # A name is never used twice: an earlier session may be about to remove its directory by name.
         name = os.urandom(8).hex().encode()
         disk.mkdir(works, name, 0o700)
         return name, is_first
-    finally:
-        os.close(works)
 
 
 def remove_old_work_directories(parent: bytes, current: bytes) -> None:
     """Remove all work directories but ``current``. They are empty, but removing them takes time. Another session may be
     removing them, too."""
-    works = safe_open.open_directory(parent)
-    try:
+    with Descriptor(safe_open.open_directory(parent)) as works:
         for name in map(os.fsencode, os.listdir(works)):
             if name != current:
                 with suppress(FileNotFoundError):
                     remove_at(works, name)
-    finally:
-        os.close(works)
 
 
 def open_work_directories(parent: bytes) -> None:
@@ -58,11 +54,9 @@ def open_work_directories(parent: bytes) -> None:
         works = safe_open.open_directory(parent)
     except FileNotFoundError:
         return  # never mounted
-    try:
+    with Descriptor(works):
         for name in map(os.fsencode, os.listdir(works)):
             _open_chain(works, (name, *_MADE_BY_THE_KERNEL))
-    finally:
-        os.close(works)
 
 
 def _open_chain(at: int, names: tuple[bytes, ...]) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 
 from mudroom.core.journal.event import Event
 from mudroom.core.journal.event_filter import EventFilter
@@ -45,7 +46,7 @@ def _read_events(vault: Vault, names: Sequence[str]) -> dict[str, Event]:
     if not names or not os.path.exists(vault.path + b"/journal.db"):
         return events
     missing = set(names)
-    try:
+    with suppress(MudroomError, OSError, ValueError):  # show the details known without the journal
         newest = vault.journal.newest(EventFilter(("apply", "recover")), archived=False)
         for event, _looked_at in zip(newest, range(50 + 4 * len(names)), strict=False):
             name = json.loads(event.data).get("apply")
@@ -54,8 +55,6 @@ def _read_events(vault: Vault, names: Sequence[str]) -> dict[str, Event]:
                 missing.remove(name)
                 if not missing:
                     break
-    except (MudroomError, OSError, ValueError):
-        pass  # show the details known without the journal
     return events
 
 

@@ -7,9 +7,9 @@ shown.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 
+from mudroom.core.system.closing import Descriptor
 from mudroom.core.tree.change import Change, Remark
 from mudroom.core.tree.entry import Entry, is_untouched, same_shape, same_stamp
 from mudroom.core.tree.path import name, parent
@@ -36,8 +36,7 @@ def find_drift(vault: Vault, fork: Fork) -> list[Remark]:
     if record is None or not record.changeset.changes:
         return []
     changes, reasons = record.changeset.changes, dict[bytes, str]()
-    root = open_root(vault.source)
-    try:
+    with Descriptor(open_root(vault.source)) as root:
         suspects = dict(_suspects(root, changes, reasons))
         if suspects:
             with OpenFork(vault, fork) as opened:
@@ -45,8 +44,6 @@ def find_drift(vault: Vault, fork: Fork) -> list[Remark]:
                 for change, ours in suspects.items():
                     if not _equals_base(change, ours, ground, live) and not _equals_staged(change, ours, staged, live):
                         reasons[change.path] = _describe(change.base, ours)
-    finally:
-        os.close(root)
     return [Remark(change.path, reasons[change.path]) for change in changes if change.path in reasons]
 
 

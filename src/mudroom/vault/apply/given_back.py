@@ -14,8 +14,10 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Collection, Iterator
+from contextlib import closing
 
 from mudroom.core.merge.operations import Op, inverse
+from mudroom.core.system.closing import Descriptor
 from mudroom.core.tree.change import Change, Remark
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.flag import git_directory
@@ -125,8 +127,7 @@ def stage(
     told = {"fork": fork.name, "apply": apply}
     given, remarks = list[bytes](), list[Remark]()
     forget(fork)
-    editor = Editor(vault, fork, clock)
-    try:
+    with closing(Editor(vault, fork, clock)) as editor:
         for version in wanted:
             if why := _why_left_out(vault, version.path):
                 remarks.append(Remark(version.path, why.format(**told)))
@@ -148,8 +149,6 @@ def stage(
             lost = editor.flush(command)
         else:
             collect_again(vault, fork)
-    finally:
-        editor.close()
     remarks += [Remark(path, FAILED.format(reason="it could not be staged", **told)) for path in sorted(lost)]
     return GivenBack(tuple(path for path in given if path not in lost), tuple(remarks))
 
@@ -167,10 +166,8 @@ def stage_refused(vault: Vault, fork: Fork, record: ApplyRecord, place: bytes, c
             entry, name = applied.get(version.path), ""
             content = kept.content(version.path) if entry is not None and entry.kind == "file" else None
             if content is not None:
-                try:
+                with Descriptor(content):
                     name = keep_original(fork.path, content)
-                finally:
-                    os.close(content)
             rows[version.path] = LandedPaths(elsewhere(entry) if entry is not None else None, NEVER, name)
         add_landed(fork.path + LANDED, rows)
         return stage(vault, fork, record.name, wanted, slots, clock)
@@ -211,11 +208,8 @@ def _present_originals(project: bytes, fork: Fork, paths: Collection[bytes]) -> 
         for path in paths:
             entry, name = source.look(path), ""
             if entry is not None and entry.kind == "file":
-                opened = source.open(path)
-                try:
+                with Descriptor(source.open(path)) as opened:
                     name = keep_original(fork.path, opened)
-                finally:
-                    os.close(opened)
             rows[path] = LandedPaths(elsewhere(entry) if entry is not None else None, NEVER, name)
     return rows
 

@@ -13,6 +13,7 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 
 from mudroom.core.merge.merge import PartialChoice
+from mudroom.core.system.closing import Descriptor
 from mudroom.core.text.linediff import count_lines, is_binary
 from mudroom.core.tree.change import Change
 from mudroom.core.tree.stack import LIVE
@@ -71,12 +72,9 @@ def keep_remainder(
         return 0
     forget(fork)
     gone = [change for change in changes if change.path in landed]
-    layers = Union(fork.layered, None)
-    try:
+    with Union(fork.layered, None) as layers:
         add_landed(fork.path + LANDED, _as_landed(vault.source, fork.path, layers, gone, merged, parts))
         rest += [_remaining(change, parts[change.path], layers) for change in gone if change.path in parts]
-    finally:
-        layers.close()
     order = {change.path: number for number, change in enumerate(changes)}
     rest.sort(key=lambda change: order[change.path])
     changeset = record.changeset._replace(changes=tuple(rest))
@@ -144,11 +142,8 @@ def _as_landed(
             if staged is not None and path in parts:
                 rows[path] = _part(fork, change, parts[path])
             elif staged is not None and staged.kind == "file" and path in merged:
-                opened = layers.open(path)
-                try:
+                with Descriptor(layers.open(path)) as opened:
                     rows[path] = LandedPaths(elsewhere(staged), staged, keep_original(fork, opened))
-                finally:
-                    os.close(opened)
             else:
                 rows[path] = LandedPaths(live.look_if_open(path), staged)
     return rows

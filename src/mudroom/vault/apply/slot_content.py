@@ -9,9 +9,10 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 from mudroom.core.merge.operations import Op
+from mudroom.core.system.closing import Descriptor
 from mudroom.core.tree.change import Remark
 from mudroom.core.tree.entry import Entry, difference_in_words
 from mudroom.core.tree.landing_form import is_reviewed
@@ -71,20 +72,14 @@ def fill_slots(
 
 @contextmanager
 def slots_of(record: ApplyRecord) -> Iterator[int]:
-    slots = open_slots(record)
-    try:
+    with Descriptor(open_slots(record)) as slots:
         yield slots
-    finally:
-        os.close(slots)
 
 
 @contextmanager
 def _form_of(record: ApplyRecord, sources: Mapping[bytes, bytes]) -> Iterator[LandingForm]:
-    forms = LandingForm(open_root(record.project), sources)
-    try:
+    with closing(LandingForm(open_root(record.project), sources)) as forms:
         yield forms
-    finally:
-        forms.close()
 
 
 @contextmanager

@@ -20,7 +20,9 @@ import errno
 import os
 import stat
 import sys
+from contextlib import suppress
 
+from mudroom.core.system.closing import Descriptor
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
 from mudroom.stage import disk, xattr
@@ -180,10 +182,8 @@ def is_mark(name: bytes) -> bool:
 
 def _mark(slots: int, record: ApplyRecord) -> None:
     """Write the mark: an empty file, so that it is durable with its name, as the slots are."""
-    try:
+    with suppress(FileExistsError):
         os.close(disk.open_at(slots, _mark_of(record), os.O_WRONLY | os.O_CREAT | os.O_EXCL | disk.O_CLOEXEC, 0o600))
-    except FileExistsError:
-        pass
 
 
 def _has_list(descriptor: int) -> bool:
@@ -248,11 +248,9 @@ def remove_empty_slots(record: ApplyRecord) -> None:
         return
     root = open_root(record.project)
     hiding = {names[-1]: _mark_of(record), names[-2]: _IGNORE}
-    try:
+    with Descriptor(root):
         while names and _remove_empty(root, b"/".join(names[:-1]), names[-1], hiding.get(names[-1])):
             names.pop()
-    finally:
-        os.close(root)
 
 
 def _remove_empty(root: int, above: bytes, name: bytes, own: bytes | None) -> bool:

@@ -19,13 +19,14 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from types import MappingProxyType
 
 from mudroom.core.merge.made_undo import STAYS, repositories_in, undo_of_repositories
 from mudroom.core.merge.merge import Conflict
 from mudroom.core.merge.operations import Landing, Op, expand, inverse
 from mudroom.core.network.push import PushRow
+from mudroom.core.system.closing import Descriptor
 from mudroom.core.tree.change import Remark
 from mudroom.core.tree.entry import HELD, Entry
 from mudroom.core.tree.path import is_below, parent, show
@@ -165,8 +166,7 @@ def _with_repositories(record: ApplyRecord) -> tuple[ApplyRecord, set[bytes]]:
     """Return the record with refreshed indexes for the repositories that the apply brought, and the repositories that
     stay because the user has worked in them since."""
     trees, staying = dict(record.trees), set[bytes]()
-    root = open_root(record.project)
-    try:
+    with Descriptor(open_root(record.project)) as root:
         for op in record.ops:
             tree = trees.get(op.slot, {}) if op.kind == "place" and op.whole else {}
             tops = repositories_in(op.path, tree)
@@ -181,8 +181,6 @@ def _with_repositories(record: ApplyRecord) -> tuple[ApplyRecord, set[bytes]]:
             undo = undo_of_repositories(tops, tree, live)
             trees[op.slot] = undo.tree
             staying |= {op.path + b"/" + top if top else op.path for top in undo.staying}
-    finally:
-        os.close(root)
     return record._replace(trees=trees), staying
 
 
@@ -297,10 +295,8 @@ class ApplyDirectory:
             return False
 
     def end(self) -> None:
-        try:
+        with suppress(FileNotFoundError):
             os.unlink(os.path.dirname(self.path) + b"/pending")
-        except FileNotFoundError:
-            pass
 
     def tie(self, record: ApplyRecord, following: Following, joint: Joint) -> ApplyRecord:
         """Write the complete plan as a part of a joint operation, prepare the other parts, and let the plan take its
@@ -581,16 +577,13 @@ def _finish(
     """
     has_kept = functools.partial(_has_kept, record) if old == "ready" else lambda _op: False
     slots = open_slots(record)
-    executor = Executor(record.project, slots, record.trees, again=again, has_kept=has_kept, state=old)
-    try:
+    with closing(Executor(record.project, slots, record.trees, again=again, has_kept=has_kept, state=old)) as executor:
         executor.run(record.ops, progress)
         unplaced = [op for op in executor.undone if executor.holds_new(op)]
         if executor.done:
             moved = executor.leave_imprint(place.path, new, place.began(), digests)
             if old != "ready":
                 moved_files.add(os.path.dirname(place.path), moved.values())
-    finally:
-        executor.close()
     if old == "ready" and executor.undone:  # a conflict keeps both versions: theirs stays in the fork
         return_slots(record._replace(ops=tuple(unplaced)))
     # no operation was done, so undo has nothing to reverse
@@ -624,10 +617,8 @@ def _has_kept(record: ApplyRecord, op: Op) -> bool:
         content = open_layer(record.contents[0])
     except FileNotFoundError:
         return False
-    try:
+    with Descriptor(content):
         return look_through(content, op.path) is not None
-    finally:
-        os.close(content)
 
 
 def _count_files(op: Op, record: ApplyRecord) -> int:

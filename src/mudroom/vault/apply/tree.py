@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from mudroom.core.merge.operations import Op
+from mudroom.core.system.closing import Descriptor
 from mudroom.core.tree.entry import Entry, same_stamp
 from mudroom.core.tree.landing_form import is_reviewed
 from mudroom.core.tree.path import show
@@ -163,11 +164,8 @@ def put_back(slot: At, at: At, entry: Entry) -> None:
 def set_mode(at: At, mode: int) -> None:
     """Change a mode without following a link, through an O_PATH descriptor: fchmodat(2) cannot refuse to follow
     links."""
-    descriptor = disk.open_at(at[0], at[1], O_PATH | disk.O_NOFOLLOW | disk.O_CLOEXEC)
-    try:
+    with Descriptor(disk.open_at(at[0], at[1], O_PATH | disk.O_NOFOLLOW | disk.O_CLOEXEC)) as descriptor:
         disk.set_mode_by(handle(descriptor), mode)
-    finally:
-        os.close(descriptor)
 
 
 def fill_slot(contents: Sequence[bytes], fork: LastEntered, slots: int, filled: Collection[bytes], op: Op) -> Entry:
@@ -193,15 +191,12 @@ def fill_slot(contents: Sequence[bytes], fork: LastEntered, slots: int, filled: 
 def fill_merged(merged: bytes, slots: int, op: Op) -> Entry:
     """Bring merged content into its slot: the file ``op.merged`` in the directory ``merged``. Return its entry."""
     slot, name = (slots, b"%d" % op.slot), op.merged.encode()
-    root = open_root(merged)
-    try:
+    with Descriptor(open_root(merged)) as root:
         entry = look(root, name)
         assert entry is not None
         if not _rename((root, name), slot, entry):
             with OneLayer(merged) as source:
                 _copy_in(source, slot, name, entry)
-    finally:
-        os.close(root)
     arrived = look(*slot)
     assert arrived is not None
     return arrived
@@ -244,11 +239,8 @@ def _copy_in(staged: Source, new: At, path: bytes, entry: Entry) -> None:
     beside = (new[0], new[1] + b".part")
     discard(beside)
     if entry.kind == "file":
-        opened = staged.open(path)
-        try:
+        with Descriptor(staged.open(path)) as opened:
             copy_open_file(opened, beside[0], beside[1], entry)
-        finally:
-            os.close(opened)
     elif entry.kind == "directory":
         disk.mkdir(beside[0], beside[1], 0o700)
         below = dict(walk_source(staged, path))
@@ -308,16 +300,11 @@ def _strip_open(root: int, path: bytes) -> None:
         if error.errno == errno.ELOOP:
             return
         raise
-    try:
+    with Descriptor(descriptor):
         for name in [name for name in xattr.names(descriptor) if name.startswith("user.overlay.")]:
             xattr.drop(descriptor, name)
-    finally:
-        os.close(descriptor)
 
 
 def sync_path(root: int, path: bytes) -> None:
-    descriptor = open_beneath(root, path, os.O_RDONLY | disk.O_NONBLOCK)
-    try:
+    with Descriptor(open_beneath(root, path, os.O_RDONLY | disk.O_NONBLOCK)) as descriptor:
         disk.sync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from mudroom.core.tree.change import Remark
 from mudroom.core.tree.path import is_below
 from mudroom.errors import MudroomError, UsageError
-from mudroom.stage import disk
+from mudroom.stage import safe_open
 from mudroom.stage.layers.union import Union
 from mudroom.typing import Literal, NamedTuple
 from mudroom.vault.apply.discarded_side import find_holder, is_reset, restore_dropped
@@ -246,9 +246,7 @@ def find_apply(vault: Vault, name: str | None, verb: Literal["undo", "redo"]) ->
 def _count_turn(vault: Vault, place: ApplyDirectory) -> None:
     """Give an apply the next number. The number only orders applies, so it need not survive a power cut."""
     number = 1 + max(_turn_of(ApplyDirectory(path)) for path in vault.applies())
-    with open(place.path + b"/turn.new", "wb") as stream:
-        stream.write(b"%d" % number)
-    disk.rename_path(place.path + b"/turn.new", place.path + b"/turn")
+    safe_open.replace(place.path + b"/turn", b"%d" % number, durable=False)
 
 
 def _turn_of(place: ApplyDirectory) -> int:

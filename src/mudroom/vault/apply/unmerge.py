@@ -11,6 +11,7 @@ from collections.abc import Iterable
 
 from mudroom.core.merge.merge import combine_modes
 from mudroom.core.merge.operations import Op
+from mudroom.core.system.closing import Descriptor
 from mudroom.core.text.linediff import is_binary
 from mudroom.core.tree.change import Remark
 from mudroom.core.tree.entry import Entry, FileHeld, from_stat
@@ -48,11 +49,8 @@ def keep_applied(place: bytes, slots: int, ops: Iterable[Op]) -> dict[bytes, byt
         return digests
     kept.save()
     for name in (b"pack", b"index"):
-        descriptor = disk.open_path(place + b"/originals/" + name, os.O_RDONLY | disk.O_CLOEXEC)
-        try:
+        with Descriptor(disk.open_path(place + b"/originals/" + name, os.O_RDONLY | disk.O_CLOEXEC)) as descriptor:
             disk.sync(descriptor)
-        finally:
-            os.close(descriptor)
     sync_directory(place + b"/originals")
     return digests
 

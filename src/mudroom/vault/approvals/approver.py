@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from mudroom.core.approval.approval import CommandAnswer, CommandQuestion, HostQuestion
 from mudroom.core.approval_queue import QueueDecision, answer_of
@@ -118,12 +119,10 @@ class HostWaiting:
     def close(self) -> None:
         if self._ticket is None:
             return
-        try:
+        with suppress(MudroomError, OSError):  # the question stays in the queue, without a waiter
             if self._answer is None:
                 self._ticket.end("withdrawn", "nobody waits for the answer any more")
             self._ticket.close()
-        except (MudroomError, OSError):
-            pass  # the question stays in the queue, without a waiter
         self._ticket = None
 
 

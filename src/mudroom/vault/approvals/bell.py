@@ -18,6 +18,7 @@ import os
 import sys
 import time
 from collections.abc import Collection
+from contextlib import suppress
 
 from mudroom.stage import disk
 
@@ -61,10 +62,8 @@ class Bell:
         """Discard the rings received so far."""
         if self._descriptor < 0:
             return
-        try:
+        with suppress(BlockingIOError):
             os.read(self._descriptor, 1 << 16)
-        except BlockingIOError:
-            pass
 
     def close(self) -> None:
         if self._descriptor >= 0:
@@ -137,7 +136,5 @@ def _ring(path: bytes) -> None:
 
 
 def unlink_if_possible(path: bytes) -> None:
-    try:
+    with suppress(OSError):
         os.unlink(path)
-    except OSError:
-        pass

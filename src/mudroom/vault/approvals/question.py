@@ -160,13 +160,11 @@ def remove(place: bytes) -> None:
     Raises no exception: the next removal takes files that remain.
     """
     aside = _aside(place)
-    try:
+    with suppress(OSError):
         disk.rename_path(place, aside)
         for name in os.listdir(aside):
             os.unlink(aside + b"/" + name)
         os.rmdir(aside)
-    except OSError:
-        pass
 
 
 def _aside(place: bytes) -> bytes:

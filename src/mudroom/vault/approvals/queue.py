@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
 
 from mudroom.core.approval.approval import CommandQuestion, HostQuestion, explain_difference, is_same_question
 from mudroom.core.approval_queue import (
@@ -33,6 +34,7 @@ from mudroom.core.approval_queue import (
     storable_text,
 )
 from mudroom.core.clock import SECOND, Moment, horizon
+from mudroom.core.system.closing import Closing
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError, UsageError
 from mudroom.stage.disk import user as current_user
@@ -245,10 +247,8 @@ class Queue:
     def listen(self, role: str = "") -> Bell:
         """Return a bell that rings at each new question and each answer. Close it. ``role``: a word for listeners that
         may answer."""
-        try:
+        with suppress(OSError):  # no question can be put there either; a bell that cannot be made has no descriptor
             os.makedirs(self._path, mode=0o700, exist_ok=True)
-        except OSError:
-            pass  # no question can be put there either; a bell that cannot be made has no descriptor
         return Bell(self._bells, role)
 
     def listeners(self) -> frozenset[str]:
@@ -361,7 +361,7 @@ class Queue:
                 disk.remove(item.path)
 
 
-class Ticket:
+class Ticket(Closing):
     """A question in the queue, and the right to use its answer once. Close it.
 
     Owner: the thread that waits for the answer.
@@ -370,12 +370,6 @@ class Ticket:
     def __init__(self, queue: Queue, asked: QueuedQuestionRecord, waiter_lock: WaiterLock) -> None:
         self._queue, self.asked, self._waiter_lock = queue, asked, waiter_lock
         self._bell: Bell | None = None
-
-    def __enter__(self) -> Ticket:
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Stop waiting. An unanswered question stays in the queue."""

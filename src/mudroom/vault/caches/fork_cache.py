@@ -18,6 +18,7 @@ import stat
 from contextlib import suppress
 
 from mudroom.core.confinement.cache_place import NAMES, NOWHERE, CacheShare, CacheView, pool_written, pools_read
+from mudroom.core.system.closing import Descriptor
 from mudroom.stage import disk, safe_open
 from mudroom.stage.beneath import O_PATH, handle
 from mudroom.stage.views.work_directory import new_work_directory, open_work_directories, remove_old_work_directories
@@ -71,13 +72,10 @@ class ForkCache:
         self._is_plain = not overlay
         if not overlay:
             return CacheView(places, upper=self._plain(lowers, seed))
-        upper = safe_open.make_directory(self._place + b"/upper")
-        try:
+        with Descriptor(safe_open.make_directory(self._place + b"/upper")) as upper:
             self._work, self._is_first = new_work_directory(self._place + b"/work")
             if not self._is_first:
                 _open_up(upper)
-        finally:
-            os.close(upper)
         return CacheView(places, lowers, self._place + b"/upper", self._place + b"/work/" + self._work)
 
     @property
@@ -121,8 +119,7 @@ class ForkCache:
         """Return the fork's own cache directory. A new directory starts as a copy of the pools, if they are small
         enough and belong to this user."""
         is_new = not os.path.lexists(self._place + b"/plain")
-        plain = safe_open.make_directory(self._place + b"/plain")
-        try:
+        with Descriptor(safe_open.make_directory(self._place + b"/plain")) as plain:
             if is_new and self._use.owner is None:
                 from mudroom.vault.caches.seed import copy_pools
 
@@ -135,8 +132,6 @@ class ForkCache:
                 except FileExistsError:
                     os.close(safe_open.open_directory(self._place + b"/plain/" + name))  # check that it is not a link
             _open_up(plain)
-        finally:
-            os.close(plain)
         return self._place + b"/plain"
 
     def _pool(self, name: bytes) -> bytes:
@@ -159,8 +154,7 @@ def note_pool(fork: Fork, use: CacheUse) -> None:
         with suppress(FileExistsError):  # a container may have put something else there
             write_small(fork.path + b"/caches/pool", pool, os.O_EXCL)
             return
-    write_small(fork.path + b"/caches/pool.new", pool, os.O_TRUNC)
-    disk.rename_path(fork.path + b"/caches/pool.new", fork.path + b"/caches/pool")
+    safe_open.replace(fork.path + b"/caches/pool", pool, durable=False)
 
 
 def recorded_pool(fork: Fork) -> bytes:
@@ -189,8 +183,5 @@ def _open_up(directory: int) -> None:
     for name in os.listdir(directory):
         status = disk.stat_at(directory, name)
         if stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_IRWXU != stat.S_IRWXU:
-            opened = disk.open_at(directory, name, O_PATH | disk.O_NOFOLLOW | disk.O_CLOEXEC)
-            try:
+            with Descriptor(disk.open_at(directory, name, O_PATH | disk.O_NOFOLLOW | disk.O_CLOEXEC)) as opened:
                 disk.set_mode_by(handle(opened), 0o700)
-            finally:
-                os.close(opened)

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from mudroom.core.confinement.cache_place import NAMES
 from mudroom.core.confinement.limit import show_size
-from mudroom.stage import disk
+from mudroom.stage import disk, safe_open
 from mudroom.stage.layers.layer import remove_tree
 from mudroom.vault.disk_usage import measure
 
@@ -104,9 +104,7 @@ class SharedCache:
         return size
 
     def _write(self, size: int, order: Sequence[bytes]) -> None:
-        with open(self.path + b".size.new", "wb") as stream:
-            stream.write(b" ".join((b"%d" % size, *order)))
-        disk.rename_path(self.path + b".size.new", self.path + b".size")
+        safe_open.replace(self.path + b".size", b" ".join((b"%d" % size, *order)), durable=False)
 
 
 def shared_caches(cache: bytes) -> Iterator[SharedCache]:

@@ -20,6 +20,7 @@ import os
 import stat
 from collections.abc import Iterable
 
+from mudroom.core.system.closing import Descriptor
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.path import show
 from mudroom.errors import FULL
@@ -42,12 +43,9 @@ def publish(layer: bytes, pool: SharedCache, limit: int, *, keep: bool = False) 
     """
     try:
         with Lock(pool.path + b".lock", "publishing cache entries"):
-            source = safe_open.open_directory(layer)
-            try:
+            with Descriptor(safe_open.open_directory(layer)) as source:
                 publication = _Publication(source, pool.path, limit, keep=keep)
                 publication.run()
-            finally:
-                os.close(source)
             return [*publication.notes, *pool.add(publication.published, limit)]
     except OSError as error:
         return [f"new entries of the caches stay in their fork: {error}"]
@@ -109,12 +107,9 @@ class _Publication:
         published."""
         if at.count(b"/") >= MOST_LEVELS or len(at) > LONGEST_PATH:
             return False
-        descriptor = open_beneath(source, name, O_PATH | disk.O_DIRECTORY)
-        try:
+        with Descriptor(open_beneath(source, name, O_PATH | disk.O_DIRECTORY)) as descriptor:
             if entry.mode & stat.S_IRWXU != stat.S_IRWXU:
                 disk.set_mode_by(handle(descriptor), 0o700)
-        finally:
-            os.close(descriptor)
         try:
             disk.mkdir(place, name, 0o755)
             return True
@@ -168,18 +163,15 @@ def _is_same(there: Entry | None, entry: Entry) -> bool:
 
 
 def _copy(source: int, beside: int, name: bytes, entry: Entry) -> bool:
-    read = disk.open_at(source, name, os.O_RDONLY | disk.O_NOFOLLOW | disk.O_NONBLOCK | disk.O_CLOEXEC)
-    try:
-        # a new inode: a sandbox may still hold a descriptor of the fork's file
-        write = disk.open_at(beside, b"new", os.O_WRONLY | os.O_CREAT | os.O_EXCL | disk.O_CLOEXEC, 0o600)
-        try:
-            copy_content(read, write, entry.size)
-            disk.set_mode_of(write, entry.mode & 0o755 | stat.S_IRUSR)
-            disk.set_times_of(write, entry.mtime)
-        finally:
-            os.close(write)
-    finally:
-        os.close(read)
+    with (  # a new inode: a sandbox may still hold a descriptor of the fork's file
+        Descriptor(
+            disk.open_at(source, name, os.O_RDONLY | disk.O_NOFOLLOW | disk.O_NONBLOCK | disk.O_CLOEXEC)
+        ) as read,
+        Descriptor(disk.open_at(beside, b"new", os.O_WRONLY | os.O_CREAT | os.O_EXCL | disk.O_CLOEXEC, 0o600)) as write,
+    ):
+        copy_content(read, write, entry.size)
+        disk.set_mode_of(write, entry.mode & 0o755 | stat.S_IRUSR)
+        disk.set_times_of(write, entry.mtime)
     return True
 
 

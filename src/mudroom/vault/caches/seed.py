@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 from mudroom.stage.copy import clone, listed
 from mudroom.stage.layers.union import staged_source
 from mudroom.vault.caches.pool import SharedCache
@@ -13,8 +15,5 @@ def copy_pools(pools: tuple[bytes, ...], target: int, limit: int) -> None:
     places = [place.rpartition(b"/") for place in pools]
     if sum(SharedCache(above, name).size for above, _slash, name in places) > limit:
         return
-    source = staged_source(pools)
-    try:
+    with closing(staged_source(pools)) as source:
         clone(source, target, listed(source))
-    finally:
-        source.close()

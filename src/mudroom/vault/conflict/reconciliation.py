@@ -13,6 +13,7 @@ from mudroom.core.merge.diff3 import merge3
 from mudroom.core.merge.marker import Labels, why_not_mergeable, with_markers
 from mudroom.core.merge.merge import BINARY, Combined, Delta, PartialChoice, combine_modes, delta_of, merged_mode
 from mudroom.core.merge.merge_tree import ConflictAnswer, FileSides, LiveProject
+from mudroom.core.system.closing import Closing, Descriptor
 from mudroom.core.tree.change import Change
 from mudroom.core.tree.entry import Entry, FileHeld, is_untouched, same_shape, same_stamp
 from mudroom.core.tree.path import ancestors
@@ -36,7 +37,7 @@ _LINK = "its target was also changed in the project"
 _UNKNOWN = "also changed in the project, and its original was not kept"
 
 
-class Reconciler:
+class Reconciler(Closing):
     """Compares the fork with the project, and merges. Close it when the apply is over.
 
     ``partial``: files that are applied only in part. ``answer``: returns the decision about a conflict. ``markers``:
@@ -75,12 +76,6 @@ class Reconciler:
         """Paths whose content has conflict markers."""
         self.ruled: dict[bytes, str] = {}
         """The rule or program that made a path's content."""
-
-    def __enter__(self) -> Reconciler:
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self.close()
 
     def close(self) -> None:
         self._reader.close()
@@ -331,12 +326,9 @@ class Reconciler:
         return self._written(name)
 
     def _copy_xattrs(self, path: bytes, target: int) -> None:
-        source = self._live.open(path)
-        try:
+        with Descriptor(self._live.open(path)) as source:
             for name, value in xattr.user(source).items():
                 xattr.put(target, name, value)
-        finally:
-            os.close(source)
 
     def _new_name(self, path: bytes) -> bytes:
         if not self._merged:
@@ -348,11 +340,8 @@ class Reconciler:
         return b"%d" % self._count
 
     def _written(self, name: bytes) -> Combined:
-        root = open_root(self._merged)
-        try:
+        with Descriptor(open_root(self._merged)) as root:
             return Combined(look(root, name), name.decode())
-        finally:
-            os.close(root)
 
 
 def merge_texts(base: bytes, ours: bytes, theirs: bytes) -> tuple[bytes, str]:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from mudroom.core.merge.merge import Combined
 from mudroom.core.merge.merge_tree import ConflictAnswer
 from mudroom.core.merge.resolution_words import Take
+from mudroom.core.system.closing import Descriptor
 from mudroom.core.tree.change import Change
 from mudroom.core.tree.entry import Entry
 from mudroom.stage import disk, safe_open
@@ -52,12 +53,9 @@ def fingerprint(source: Source, path: bytes, entry: Entry | None) -> bytes:
         return b"absent"
     hasher = blake2b(f"{entry.kind} {entry.mode:o}\n".encode() + entry.target, digest_size=20)
     if entry.kind == "file":
-        opened = source.open(path)
-        try:
+        with Descriptor(source.open(path)) as opened:
             while block := os.read(opened, 1 << 20):
                 hasher.update(block)
-        finally:
-            os.close(opened)
     return hasher.digest()
 
 

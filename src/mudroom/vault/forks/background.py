@@ -19,7 +19,7 @@ from contextlib import ExitStack
 
 from mudroom.core.background import BackgroundEnd, BackgroundStart, from_json, to_json
 from mudroom.core.text.redaction import redact_argv
-from mudroom.stage import disk
+from mudroom.stage import disk, safe_open
 from mudroom.stage.layers.layer import remove_tree
 from mudroom.typing import Any, NamedTuple
 from mudroom.vault.store.fork import Fork
@@ -61,9 +61,7 @@ class Ring:
         self._past += self._size
         disk.rename_path(self._path, self._path + b".1")
         self._stream, self._size = open(self._path, "wb", buffering=0), 0  # noqa: SIM115 - closed by close
-        with open(self._path + b".n.new", "wb") as stream:
-            stream.write(b"%d" % self._past)
-        disk.rename_path(self._path + b".n.new", self._path + b".n")
+        safe_open.replace(self._path + b".n", b"%d" % self._past, durable=False)
 
     def close(self) -> None:
         self._stream.close()
@@ -221,9 +219,7 @@ class Book:
 
 
 def _save(path: bytes, data: dict[str, Any]) -> None:
-    with open(path + b".new", "wb") as stream:
-        stream.write(json.dumps(data, ensure_ascii=True).encode("ascii"))
-    disk.rename_path(path + b".new", path)
+    safe_open.replace(path, json.dumps(data).encode("ascii"), durable=False)
 
 
 def _load(path: bytes) -> dict[str, Any] | None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping
 
+from mudroom.core.system.closing import Closing
 from mudroom.core.text.linediff import count_lines, is_binary, split_lines
 from mudroom.core.tree.change import Change, Changeset, Verb
 from mudroom.core.tree.entry import Entry
@@ -68,7 +69,7 @@ class ProjectNow(ComparedSide):
         return self._live.open(path)
 
 
-class Comparison:
+class Comparison(Closing):
     """Two compared states: ``with Comparison(vault, "f@before", "f") as comparison: comparison.changeset;
     comparison.lines(changes)``."""
 
@@ -83,12 +84,6 @@ class Comparison:
         except BaseException:
             self.close()
             raise
-
-    def __enter__(self) -> Comparison:
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self.close()
 
     def close(self) -> None:
         for source in self._closers:

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 
 from mudroom.core.clock import CommandStart
+from mudroom.core.system.closing import Descriptor
 from mudroom.core.tree.change import Change, Changeset, Remark
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.flag import PROTECTED
@@ -120,11 +121,9 @@ def _lost(change: Change, shown: Source, since: int) -> _Row | None:
 
 def _ends_with_zeros(descriptor: int, size: int) -> bool:
     """Return whether a text ends with zeros. A binary file has others. Close the descriptor."""
-    try:
+    with Descriptor(descriptor):
         is_zero = disk.pread(descriptor, 1, size - 1) == b"\0"
         return is_zero and b"\0" not in disk.pread(descriptor, _HEAD, 0).rstrip(b"\0")
-    finally:
-        os.close(descriptor)
 
 
 def is_cut_off_by_crash(fork: Fork, started: CommandStart) -> bool:

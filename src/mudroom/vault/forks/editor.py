@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from mudroom.core.confinement.fallback import Mode
+from mudroom.core.system.closing import Descriptor
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.path import is_below
 from mudroom.stage import disk
@@ -96,12 +97,10 @@ def _remove_left(path: bytes) -> None:
     except (FileNotFoundError, NotADirectoryError):
         return  # removed meanwhile, or made by an earlier version; it is removed with the fork
     is_left = False
-    try:
+    with Descriptor(held):
         is_left = try_lock(held, LOCK_EX)
         if is_left and not _LOCK:
             remove_tree(path)
-    finally:
-        os.close(held)
     if is_left and _LOCK:
         with suppress(FileNotFoundError):  # another process may remove it at the same time
             remove_tree(path)
@@ -317,11 +316,8 @@ class Editor:
         if entry is None or entry.kind != "file":
             ground.originals.keep(path, entry)
             return
-        opened = ground.base.open(path)
-        try:
+        with Descriptor(ground.base.open(path)) as opened:
             ground.originals.keep_file(path, entry, opened)
-        finally:
-            os.close(opened)
 
     def _is_known(self, path: bytes) -> bool:
         """Return whether a path's original is known, or not needed."""
@@ -420,7 +416,7 @@ class Editor:
                 top = self._opened.lower.look(b"")
                 os.chmod(upper, top.mode if top is not None else 0o755)
             root = open_layer(upper)
-        try:
+        with Descriptor(root):
             if self._fork.has_copy or mount_note(self._fork) is not None:
                 yield LayerWriter(root, NothingBelow())
                 return
@@ -434,5 +430,3 @@ class Editor:
             finally:
                 os.close(beside)
                 remove_tree(aside)
-        finally:
-            os.close(root)

@@ -17,7 +17,7 @@ import msgspec
 
 from mudroom.core.agent.endpoint import AgentEndpoint
 from mudroom.errors import FULL, MudroomError
-from mudroom.stage import disk, safe_open
+from mudroom.stage import safe_open
 from mudroom.vault.record import write
 from mudroom.vault.store.fork import Fork
 
@@ -27,11 +27,8 @@ _PORTS = b"/ports"
 
 def register(fork: Fork, endpoint: AgentEndpoint) -> None:
     """Record the endpoint when the agent starts in the fork. A full disk leaves it unregistered."""
-    beside = fork.path + _NAME + b".new"
     try:
-        with open(beside, "wb") as stream:
-            stream.write(msgspec.json.encode(endpoint))
-        disk.rename_path(beside, fork.path + _NAME)
+        safe_open.replace(fork.path + _NAME, msgspec.json.encode(endpoint), durable=False)
     except OSError as error:
         if error.errno not in FULL:
             raise
@@ -69,8 +66,6 @@ def ports_of(fork: Fork) -> ForkPorts:
 
 def remember(fork: Fork, ports: ForkPorts) -> None:
     """Write them. A fork that has gone, or a full disk, remembers nothing."""
-    try:
+    with suppress(OSError):
         if ports != ports_of(fork):
             write(fork.path + _PORTS, msgspec.json.encode(ports), durable=False)
-    except OSError:
-        pass

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
+from mudroom.core.system.closing import Descriptor
 from mudroom.core.tree import stack
 from mudroom.stage.layers.flatten import flatten
 from mudroom.stage.layers.shown import carry
@@ -100,8 +101,6 @@ def merge_originals(
         if content is None or original.entry is None:
             merged.keep(path, original.entry)
             continue
-        try:
+        with Descriptor(content):
             merged.keep_file(path, original.entry, content)
-        finally:
-            os.close(content)
     merged.save()

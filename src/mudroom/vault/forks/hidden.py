@@ -17,6 +17,7 @@ import os
 import stat
 from collections.abc import Collection, Iterable
 
+from mudroom.core.system.closing import Descriptor
 from mudroom.core.tree.change import Changeset, Remark
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.path import show
@@ -68,11 +69,8 @@ def _show_project(vault: Vault, fork: Fork) -> None:
             entry = opened.base.look(path)
             if entry is not None and entry.kind == "file":
                 _make_tree(upper, opened.lower)
-                file = opened.base.open(path)
-                try:
+                with Descriptor(opened.base.open(path)) as file:
                     add_copy(upper, path, file, fork.shown, opened.base)
-                finally:
-                    os.close(file)
 
 
 def _make_tree(upper: bytes, below: Source) -> None:
@@ -192,8 +190,7 @@ def _cover(vault: Vault, fork: Fork, upper: bytes, held: dict[bytes, bytes]) -> 
     with OpenFork(vault, fork) as opened:
         below = opened.lower
         _make_tree(upper, below)
-        root = open_layer(upper + TREE)
-        try:
+        with Descriptor(open_layer(upper + TREE)) as root:
             writer = LayerWriter(root, below)
             for path, layer in held.items():
                 entry = below.look(path)
@@ -201,23 +198,16 @@ def _cover(vault: Vault, fork: Fork, upper: bytes, held: dict[bytes, bytes]) -> 
                 _keep_copy(fork, upper, layer, path, below)
                 writer.data(path, b"", mode=mode)
             writer.finish()
-        finally:
-            os.close(root)
 
 
 def _keep_copy(fork: Fork, upper: bytes, layer: bytes, path: bytes, lower: Source) -> None:
     shown = fork.shown
     if shown and find_in(shown, [path]):
         return  # a later command has changed it
-    root = open_layer(layer + TREE)
-    try:
+    with Descriptor(open_layer(layer + TREE)) as root:
         opened = open_staged(root, path)
-    finally:
-        os.close(root)
-    try:
+    with Descriptor(opened):
         add_copy(upper, path, opened, shown, lower)
-    finally:
-        os.close(opened)
 
 
 def keep_apart(fork: Fork, opened: OpenFork) -> bool:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 
 from mudroom.typing import TYPE_CHECKING
 
@@ -59,9 +60,7 @@ class LiveOutput:
     def _open_ring(self, name: str) -> Ring:
         from mudroom.vault.forks.background import Ring
 
-        try:
+        with suppress(FileExistsError):
             os.mkdir(self._place, 0o700)
-        except FileExistsError:
-            pass
         ring = self._rings[name] = Ring(self._place + b"/" + name.encode())
         return ring

@@ -25,9 +25,11 @@ import signal
 import stat
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 
 from mudroom.core.clock import CommandStart
 from mudroom.core.settings import Settings
+from mudroom.core.system.closing import Descriptor
 from mudroom.core.tree.change import Changeset
 from mudroom.core.tree.path import is_below, show
 from mudroom.core.tree.stack import LIVE
@@ -269,11 +271,9 @@ def _show(vault: Vault, fork: Fork, note: MountNote) -> None:
         mount_overlay(lowers, layers.lowers[-1], upper, work, note.place)
         return
     alive = disk.open_path(fork.path + ALIVE, os.O_RDWR | os.O_CREAT | disk.O_CLOEXEC | disk.O_NOFOLLOW, 0o600)
-    try:
+    with Descriptor(alive):
         flock(alive, LOCK_EX)
         mount_fuse(lowers, layers.lowers[-1], upper, work, note.place, kept=alive)
-    finally:
-        os.close(alive)
 
 
 def _settle_copy(vault: Vault, fork: Fork) -> None:
@@ -368,10 +368,8 @@ def _is_served(fork: Fork) -> bool:
         alive = disk.open_path(fork.path + ALIVE, os.O_RDWR | disk.O_CLOEXEC | disk.O_NOFOLLOW)
     except FileNotFoundError:
         return False
-    try:
+    with Descriptor(alive):
         return not try_lock(alive, LOCK_EX)
-    finally:
-        os.close(alive)
 
 
 def settled(vault: Vault, fork: Fork, now: int, ending: Callable[[], object] = lambda: None) -> MountNote | None:
@@ -522,7 +520,5 @@ def _remove_place(vault: Vault, fork: Fork, note: MountNote) -> None:
         if os.path.isdir(fork.path + b"/mounted"):
             remove_tree(fork.path + b"/mounted")
         return
-    try:
+    with suppress(OSError):  # gone, or the user has put files there since the mount ended
         os.rmdir(note.place)
-    except OSError:
-        pass  # gone, or the user has put files there since the mount ended

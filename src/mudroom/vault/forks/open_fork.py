@@ -6,6 +6,7 @@ import functools
 import os
 from collections.abc import Callable, Sequence
 
+from mudroom.core.system.closing import Closing
 from mudroom.core.tree.change import Changeset
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.stack import LIVE
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 _Opened = TypeVar("_Opened", bound="OpenSource | OneLayer | Union")
 
 
-class OpenFork:
+class OpenFork(Closing):
     """Open descriptors for a fork's base and layers. Close it; reopen it after a command has run.
 
     Owner: the caller, in one thread; below a ``Buffer`` it is read with the buffer's lock held.
@@ -126,12 +127,6 @@ class OpenFork:
     def _keep(self, source: _Opened) -> _Opened:
         self._opened.append(source.close)
         return source
-
-    def __enter__(self) -> OpenFork:
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self.close()
 
     def close(self) -> None:
         for close in self._opened:

@@ -18,6 +18,7 @@ from collections.abc import Mapping
 
 from mudroom.core.clock import EditWindow
 from mudroom.core.git.repository_state import is_ref_name, parse_packed_refs
+from mudroom.core.system.closing import Descriptor
 from mudroom.core.tree.change import Changeset
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.path import ancestors, is_below
@@ -69,11 +70,8 @@ def settle_repository(fork: Fork, opened: OpenFork, changeset: Changeset, window
 
 
 def _follow(fork: Fork) -> None:
-    root = open_layer(fork.upper)
-    try:
+    with Descriptor(open_layer(fork.upper)) as root:
         remove_at(root, _GIT)
-    finally:
-        os.close(root)
 
 
 def _pin(fork: Fork, opened: OpenFork, changed: set[bytes], window: EditWindow) -> None:
@@ -170,11 +168,9 @@ def _write(fork: Fork, opened: OpenFork, files: Mapping[bytes, tuple[bytes, int]
                 writer.directory(path, 0o755)
         return kinds[path] == "directory"
 
-    try:
+    with Descriptor(root):
         for path, (data, mode) in sorted(files.items()):
             if all(map(is_directory, ancestors(path))):
                 kinds[path] = "file"
                 writer.data(path, data, mode=mode)
         writer.finish()
-    finally:
-        os.close(root)

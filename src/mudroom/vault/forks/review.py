@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import os
 from _blake2 import blake2b
+from contextlib import suppress
 
 from mudroom.core.tree.change import Changeset
 from mudroom.core.tree.entry import Entry
 from mudroom.errors import FULL, ForkChanged, NotReviewed
-from mudroom.stage import disk
+from mudroom.stage import safe_open
 from mudroom.typing import TYPE_CHECKING, NamedTuple
 from mudroom.vault.store.fork import Fork
 
@@ -80,11 +81,8 @@ def not_reviewed(fork: str, in_use: str) -> str:
 def remember(fork: Fork, look: ForkLook) -> bool:
     """Record a look's fingerprint. Return False on a full disk: then it was not recorded, and the previous fingerprint
     stays."""
-    beside = fork.path + REVIEWED + b".new"
     try:
-        with open(beside, "w", encoding="ascii") as stream:
-            stream.write(look.fingerprint)
-        disk.rename_path(beside, fork.path + REVIEWED)
+        safe_open.replace(fork.path + REVIEWED, look.fingerprint.encode("ascii"), durable=False)
     except OSError as error:
         if error.errno not in FULL:
             raise
@@ -121,7 +119,5 @@ def require_seen(fork: Fork, changeset: Changeset, expected: str, what: str) -> 
 
 
 def forget(fork: Fork) -> None:
-    try:
+    with suppress(FileNotFoundError):
         os.unlink(fork.path + REVIEWED)
-    except FileNotFoundError:
-        pass

@@ -11,6 +11,7 @@ import stat
 import sys
 from collections.abc import Callable, Sequence
 
+from mudroom.core.system.closing import Descriptor
 from mudroom.core.tree import stack
 from mudroom.core.tree.path import show
 from mudroom.core.tree.stack import Checkpoint
@@ -38,13 +39,11 @@ def tree_is_empty(fork: Fork) -> bool:
         upper = safe_open.open_directory(fork.upper)
     except FileNotFoundError:
         return True
-    try:
+    with Descriptor(upper):
         if sys.platform == "win32":  # Windows cannot scan a descriptor
             return not disk.names(upper)
         with os.scandir(upper) as scan:
             return next(scan, None) is None
-    finally:
-        os.close(upper)
 
 
 def is_unchanged(vault: Vault, fork: Fork) -> bool:

@@ -21,6 +21,7 @@ from mudroom.core.confinement.credential_file import holds_secret
 from mudroom.core.git.exclude import with_excluded
 from mudroom.core.git.index import encode_index, parse_index, with_skip_worktree
 from mudroom.core.git.settings_file import GitSetting, encode_settings, parse_settings
+from mudroom.core.system.closing import Descriptor
 from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
@@ -219,8 +220,7 @@ def write_private(
     ``masked``: files that commands see empty; git must not report them as changed. Raise ValueError if the repository
     cannot be read within the limits.
     """
-    root = open_layer(layer)
-    try:
+    with Descriptor(open_layer(layer)) as root:
         writer = LayerWriter(root, lower)
         try:
             for git in gits:
@@ -232,8 +232,6 @@ def write_private(
         with OpenSource(project) as source:
             top = source.look(b"")
         disk.set_mode(root, b".", top.mode if top is not None else 0o755)
-    finally:
-        os.close(root)
 
 
 class _PrivateWriter:
@@ -326,14 +324,12 @@ class _PrivateWriter:
         descriptor = open_if_file(directory, name)
         if descriptor is None:
             return False
-        try:
+        with Descriptor(descriptor):
             info = os.fstat(descriptor)
             if info.st_size > limit:
                 raise ValueError(f"{show(name)} has more than {limit:,} bytes")
             self._directory(os.path.dirname(name))
             self._writer.file(self._path + b"/" + name, descriptor, mode=0o644, mtime=info.st_mtime_ns)
-        finally:
-            os.close(descriptor)
         return True
 
     def _data(self, name: bytes, content: bytes, mtime: int | None = None) -> None:

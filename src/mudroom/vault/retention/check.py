@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from mudroom.core.clock import CommandStart
 from mudroom.core.journal.event import data_of, wall
 from mudroom.core.journal.event_filter import EventFilter
+from mudroom.core.system.closing import Descriptor
 from mudroom.core.tree.path import show
 from mudroom.core.tree.stack import LIVE, ForkState
 from mudroom.errors import READ_AGAIN, MudroomError
@@ -148,8 +149,7 @@ def _read_originals(place: bytes, mend: str) -> None:
 
 
 def _read_original(place: bytes, path: bytes, original: Original) -> None:
-    file = safe_open.open_regular(place + b"/" + os.fsencode(original.place))
-    try:
+    with Descriptor(safe_open.open_regular(place + b"/" + os.fsencode(original.place))) as file:
         if original.offset + original.length > os.fstat(file).st_size:
             raise MudroomError(f"the original of {show(path)} in {show(place)} is cut off")
         if not is_whole(original, file):
@@ -157,8 +157,6 @@ def _read_original(place: bytes, path: bytes, original: Original) -> None:
                 f"the original of {show(path)} in {show(place)} is damaged",
                 "edits of both sides are a conflict then; the disk may be failing",
             )
-    finally:
-        os.close(file)
 
 
 def _apply(vault: Vault, place: ApplyDirectory) -> Iterator[VaultProblem]:

@@ -9,12 +9,14 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 
 from mudroom.core.clock import VaultClock, horizon
 from mudroom.core.retention import ApplyFact, Expired, RetentionLimits, expired_applies
+from mudroom.core.system.closing import Descriptor
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
-from mudroom.stage import disk
+from mudroom.stage import disk, safe_open
 from mudroom.stage.layers.layer import remove_at
 from mudroom.stage.originals import moved_files
 from mudroom.stage.source import is_absence
@@ -70,20 +72,16 @@ def _plan(place: ApplyDirectory) -> bytes:
 def _size(vault: Vault, place: ApplyDirectory, state: str, *, note: bool) -> int:
     """Return the bytes on disk. A finished apply does not change, so its size is measured once and kept in ``size``."""
     path = place.path + b"/size"
-    try:
+    with suppress(FileNotFoundError):  # not measured yet
         with open(path, "rb") as stream:
             words = stream.read(64).decode("ascii", "replace").split()
         if len(words) == 2 and words[0] == state and words[1].isdecimal():
             return int(words[1])
-    except FileNotFoundError:
-        pass  # not measured yet
     size = measure(place.path)
     if not os.path.isdir(place.path + b"/slots"):
         size += measure(slots_in_project(vault, os.fsencode(place.name)))
     if note:
-        with open(path + b".new", "wb") as stream:
-            stream.write(f"{state} {size}\n".encode("ascii"))
-        disk.rename_path(path + b".new", path)
+        safe_open.replace(path, f"{state} {size}\n".encode("ascii"), durable=False)
     return size
 
 
@@ -108,10 +106,8 @@ def _remove_slots(vault: Vault, place: ApplyDirectory, record: ApplyRecord) -> N
         if is_absence(error):
             return  # the slots are gone, or the project is
         raise
-    try:
+    with Descriptor(opened):
         for name in disk.names(opened):
             if not is_mark(name):  # the mark goes last, so that a removal that is killed is continued
                 remove_at(opened, name)
-    finally:
-        os.close(opened)
     remove_empty_slots(record)

@@ -24,6 +24,7 @@ from functools import partial
 import msgspec
 
 from mudroom.core.merge.operations import Op
+from mudroom.core.system.closing import Descriptor
 from mudroom.core.tree.change import Changeset
 from mudroom.core.tree.entry import Entry, in_copy
 from mudroom.core.tree.path import ancestors
@@ -205,7 +206,7 @@ def _remove_again(layer: bytes, lower: Source, merged: Source, changeset: Change
     if not back:
         return
     opened, removed = open_layer(layer), set[bytes]()
-    try:
+    with Descriptor(opened):
         writer = LayerWriter(opened, lower)
         try:
             for path in back:
@@ -214,8 +215,6 @@ def _remove_again(layer: bytes, lower: Source, merged: Source, changeset: Change
                     removed.add(path)
         finally:
             writer.finish()
-    finally:
-        os.close(opened)
 
 
 def _renew_originals(layer: bytes, base: _Base) -> None:
@@ -228,11 +227,8 @@ def _renew_originals(layer: bytes, base: _Base) -> None:
         (path, row._replace(entry=base.entry(path, row.entry)) if row.entry is not None else row) for path, row in rows
     ]
     if renewed != rows and not damage:
-        opened = safe_open.open_directory(place)
-        try:
+        with Descriptor(safe_open.open_directory(place)) as opened:
             replace_rows(opened, renewed)
-        finally:
-            os.close(opened)
 
 
 # --- applies ---
@@ -248,11 +244,8 @@ def _renew_apply(place: ApplyDirectory, project: Source) -> bool:
         return True
     if state in ("done", "undone"):
         record = _with_slots_near(place, record)
-    slots = open_slots(record)
-    try:
+    with Descriptor(open_slots(record)) as slots:
         _renew_plan(place, state, record, project, DirectorySource(slots))
-    finally:
-        os.close(slots)
     return True
 
 

@@ -30,6 +30,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from mudroom.core.clock import CommandStart
+from mudroom.core.system.closing import Descriptor
 from mudroom.core.tree.change import Changeset
 from mudroom.core.tree.path import show
 from mudroom.core.tree.stack import Checkpoint, ForkState, NewerState, checkpoint_line, from_text, head_text
@@ -106,14 +107,11 @@ _LOOK = 0.005
 
 def read_small(path: bytes) -> bytes:
     """Return the content of a file written by mudroom. For a few bytes this takes half the system calls of ``open``."""
-    descriptor = disk.open_path(path, os.O_RDONLY | disk.O_CLOEXEC)
-    try:
+    with Descriptor(disk.open_path(path, os.O_RDONLY | disk.O_CLOEXEC)) as descriptor:
         parts = [os.read(descriptor, _SMALL)]
         while len(parts[-1]) == _SMALL:
             parts.append(os.read(descriptor, _SMALL))
         return b"".join(parts)
-    finally:
-        os.close(descriptor)
 
 
 PUSHES = b"/effects"
@@ -123,11 +121,9 @@ PUSHES = b"/effects"
 def write_small(path: bytes, content: bytes, flags: int) -> None:
     """Create or overwrite a file written by mudroom. ``flags``: O_EXCL or O_TRUNC."""
     descriptor = disk.open_path(path, os.O_WRONLY | os.O_CREAT | disk.O_CLOEXEC | disk.O_NOFOLLOW | flags, 0o666)
-    try:
+    with Descriptor(descriptor):
         while content:
             content = content[os.write(descriptor, content) :]
-    finally:
-        os.close(descriptor)
 
 
 def interrupted_forks(vault: bytes) -> list[Fork]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 
 from mudroom.core.clock import CommandStart
 from mudroom.errors import MudroomError
@@ -76,10 +77,8 @@ def write_note(fork: bytes, note: MountNote) -> None:
 
 def remove_note(fork: bytes) -> None:
     for name in (NOTE, MASKED, ALIVE):
-        try:
+        with suppress(FileNotFoundError):
             os.unlink(fork + name)
-        except FileNotFoundError:
-            pass
 
 
 def write_masked(fork: bytes, paths: Iterable[bytes]) -> None:

@@ -18,11 +18,8 @@ from mudroom.core.command.shell.grammar import tree_of
 from mudroom.core.command.shell.quoting import word_of
 from mudroom.core.command.table_rule import INFORMS
 from mudroom.core.command.verdict import CommandPart
+from mudroom.core.command.word import Word
 from mudroom.core.tree.path import show
-from mudroom.typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from mudroom.core.command.word import Word
 
 MOST_PLACES = 64
 """Most directories in which a command may run."""

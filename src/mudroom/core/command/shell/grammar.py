@@ -4,16 +4,12 @@ classification.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from importlib.machinery import PathFinder
 from importlib.util import module_from_spec
 
 import tree_sitter
-
-from mudroom.typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 @cache

@@ -10,6 +10,7 @@ import os
 import subprocess
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 from mudroom.core.confinement.fallback import ELSEWHERE
 from mudroom.core.result import Result
@@ -85,10 +86,8 @@ class OutsideAgent:
         self._signal(9)  # processes that it has left behind in its group
 
     def _signal(self, number: int) -> None:
-        try:
+        with suppress(ProcessLookupError):
             os.killpg(self._process.pid, number)
-        except ProcessLookupError:
-            pass
 
 
 def start_inside(

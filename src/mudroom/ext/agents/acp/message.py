@@ -15,6 +15,7 @@ Rules of this file:
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 
 from mudroom.typing import Any, Literal, NamedTuple
 
@@ -161,7 +162,7 @@ def _named_in(head: bytes) -> tuple[Identifier, bool]:
     far as the names before the long value tell."""
     text = head.decode("utf-8", "replace")
     at, identifier, awaits = text.find("{") + 1, None, True
-    try:
+    with suppress(ValueError, RecursionError):  # the head ends here
         while at:
             at = _after(text, at, " \t\r\n,")
             name, at = _decoder.raw_decode(text, at)
@@ -171,8 +172,6 @@ def _named_in(head: bytes) -> tuple[Identifier, bool]:
             value, at = _decoder.raw_decode(text, at)
             if name == "id" and isinstance(value, str | int | float) and not isinstance(value, bool):
                 identifier = value
-    except (ValueError, RecursionError):
-        pass  # the head ends here
     return identifier, awaits
 
 

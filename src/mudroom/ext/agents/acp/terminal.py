@@ -22,6 +22,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
 from mudroom.core.result import REFUSED
+from mudroom.core.system.closing import Descriptor
 from mudroom.core.tree.path import is_below, show
 from mudroom.errors import MudroomError
 from mudroom.ext.agents.acp.message import INVALID_PARAMS, NOT_FOUND, AcpMessage, CallError
@@ -266,7 +267,7 @@ class ForkTerminals:
     def _ran(self, terminal: ForkTerminal, cwd: bytes) -> TerminalEnd:
         null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         read, write = os.pipe()
-        try:
+        with Descriptor(read):
             try:
                 background = self._session.start(
                     terminal.words, fork=self._fork, cwd=cwd, stdio=Pipes(null, write, write), actor=self._actor
@@ -287,8 +288,6 @@ class ForkTerminals:
                 if time.monotonic() - shown >= REDRAWN:
                     self._changed(terminal.id)
                     shown = time.monotonic()
-        finally:
-            os.close(read)
         ended = background.wait()
         if ended is None:
             return TerminalEnd(None, "SIGKILL")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 from mudroom.cli.command.run import add_confinement_options, adjusted, asked_level, warn_if_bare
 from mudroom.cli.project_session import open_session, print_remarks, working_directory
@@ -74,10 +74,8 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         raise UsageError("--json is not for acp: its standard output belongs to the editor", "leave it out")
     client = new_client(context.environ)
     client.start()  # it starts while the profile and the settings are read
-    try:
+    with closing(client):
         return _serve_outside(args, context, client) if args.outside else _serve_inside(args, context, client)
-    finally:
-        client.close()
 
 
 def _serve_inside(args: argparse.Namespace, context: Context, client: Client) -> int:

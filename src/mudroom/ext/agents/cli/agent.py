@@ -98,7 +98,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     settings = settings_of(context, project)
     decision, opened = promised(settings, card, project, disk.real_path(place.state), place.home, context.environ)
     if context.as_json:
-        context.terminal.out(json.dumps(as_json(card, settings, decision, opened)))
+        context.terminal.json(as_json(card, settings, decision, opened))
     else:
         context.terminal.out("\n".join(as_text(card, settings, decision, opened, context)))
     return 0 if decision.level is not None else 1

@@ -13,6 +13,7 @@ from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.fold import fold_beside, fold_row
 from mudroom.core.network.host_rules import HostRule, parse_rule
 from mudroom.core.network.loopback import is_loopback, look_at_loopback
+from mudroom.core.result import Denial
 from mudroom.core.settings import Settings
 from mudroom.core.text.redaction import secret_variables
 from mudroom.core.text.regex import regex
@@ -23,10 +24,7 @@ from mudroom.ext.agents.core.profile import GENERIC, AgentProfile, InnerSandbox,
 from mudroom.ext.agents.session.host_program import HostProgram, find_program
 from mudroom.policy.config import user_config
 from mudroom.stage import disk
-from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
-
-if TYPE_CHECKING:
-    from mudroom.core.result import Denial
+from mudroom.typing import Any, NamedTuple
 
 _GENERIC = "generic"
 _NAME = regex(r"[^A-Za-z0-9_.-]+")
@@ -229,7 +227,7 @@ def list_profiles(context: Context) -> int:
     profiles = catalog(context)
     rows = [_row(profiles.profile(name), profiles, context) for name in profiles.names()]
     if context.as_json:
-        context.terminal.out(json.dumps({"schema": "mudroom.agents/1", "agents": rows}))
+        context.terminal.json({"schema": "mudroom.agents/1", "agents": rows})
         return 0
     width, columns = max(len(row["name"]) for row in rows), context.terminal.columns(1)
     for row in sorted(rows, key=lambda row: row["path"] is None):
@@ -268,7 +266,7 @@ def show_profile(name: str, context: Context) -> int:
     profiles = catalog(context)
     profile = GENERIC if name == _GENERIC else profiles.of_program(name) or profiles.profile(name)
     if context.as_json:
-        context.terminal.out(json.dumps({"schema": "mudroom.agent/1", **as_json(profile, profiles, context)}))
+        context.terminal.json({"schema": "mudroom.agent/1", **as_json(profile, profiles, context)})
         return 0
     for label, content in described(profile, installed(profile, context)):
         context.terminal.out(fold_beside(f"{label:<12} ", content, context.terminal.columns(1)))

@@ -10,6 +10,7 @@ import functools
 import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import closing
 
 from mudroom.cli.command.exec import DEFAULT_AGENT, print_refused
 from mudroom.cli.command.run import (
@@ -79,10 +80,8 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     client = context.client if context.client is not None else new_client(context.environ)
     if args.on is None:
         client.start()  # it starts while the card and the settings are read
-    try:
+    with closing(client):
         return _run(args, context, client)
-    finally:
-        client.close()
 
 
 class AgentRequest(NamedTuple):
@@ -131,10 +130,8 @@ def _run(args: argparse.Namespace, context: Context, client: Client) -> int:
         notes = None if context.as_json or not run.result.ran else notes_of(session, run.result)
     code = signals.exit_code(run.result)
     if context.as_json:
-        import json
-
         rows = [row for home, changes in settings for row in rows_of(home, changes)]
-        context.terminal.out(json.dumps(_as_json(card, run, branch, code) | {"settings": rows}))
+        context.terminal.json(_as_json(card, run, branch, code) | {"settings": rows})
     elif not run.result.ran:
         print_refused(run.result, context)
     else:

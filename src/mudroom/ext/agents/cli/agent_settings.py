@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
 import difflib
-import json
 import os
 from collections.abc import Iterator
 
@@ -12,15 +12,10 @@ from mudroom.cli.terminal.context import Context
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.ext.agents.core.home_change import HomeChange
-from mudroom.ext.agents.home.agent_settings import agent_settings, land, take_back
+from mudroom.ext.agents.home.agent_settings import LandedSetting, SettingsHome, agent_settings, land, take_back
 from mudroom.ext.agents.settings_review import line_of, shown
 from mudroom.session import Session
-from mudroom.typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    import argparse
-
-    from mudroom.ext.agents.home.agent_settings import LandedSetting, SettingsHome
+from mudroom.typing import Any
 
 _MOST_LINES = 200
 """Most lines in one file's diff."""
@@ -66,7 +61,7 @@ def _relative(word: str, session: Session) -> bytes:
 def _told(results: list[LandedSetting], context: Context, verb: str) -> int:
     if context.as_json:
         rows = [{"path": show(item.path), "reason": item.reason or None} for item in results]
-        context.terminal.out(json.dumps({"schema": "mudroom.settings/1", "results": rows}))
+        context.terminal.json({"schema": "mudroom.settings/1", "results": rows})
     for item in results if not context.as_json else ():
         path = show(item.path) if item.path.startswith(b"/") else f"~/{show(item.path)}"
         context.terminal.say(f"  {path}  {verb}" if not item.reason else f"  {path}  not {verb}: {item.reason}")
@@ -79,7 +74,7 @@ def _listed(session: Session, fork: str, args: argparse.Namespace, context: Cont
     stores = agent_settings(session, fork)
     if context.as_json:
         rows = [row for home, changes in stores for row in rows_of(home, changes)]
-        context.terminal.out(json.dumps({"schema": "mudroom.settings/1", "fork": fork, "changes": rows}))
+        context.terminal.json({"schema": "mudroom.settings/1", "fork": fork, "changes": rows})
         return 0
     if not stores:
         context.terminal.say(f"{fork} has changed no settings of its agent")

@@ -318,7 +318,7 @@ def _print(changes: Sequence[_Change], setup: HookSetup, args: argparse.Namespac
             {"path": change.path, "link": change.link or None, "removed": change.after is None} for change in changes
         ]
         report = {"schema": "mudroom.hook/1", "agent": setup.agent, "scope": setup.scope, "fork": setup.fork}
-        context.terminal.out(json.dumps(report | {"dry_run": args.dry_run, "files": rows}))
+        context.terminal.json(report | {"dry_run": args.dry_run, "files": rows})
         return
     for change in changes:
         if change.link:
@@ -359,7 +359,7 @@ def _check(setup: HookSetup, context: Context) -> int:
     found = _faults(setup)
     if context.as_json:
         report = {"schema": "mudroom.hook/1", "agent": setup.agent, "scope": setup.scope, "fork": setup.fork}
-        context.terminal.out(json.dumps(report | {"faults": found}))
+        context.terminal.json(report | {"faults": found})
     else:
         for fault in found:
             context.terminal.out(fault)
@@ -390,7 +390,7 @@ def print_state(context: Context) -> int:
         scopes = {scope: _scope_state(agent, scope, context) for scope in SCOPES}
         rows.append({"agent": agent, "tested": contract.tested, "here": _version(contract.program), **scopes})
     if context.as_json:
-        context.terminal.out(json.dumps({"schema": "mudroom.hooks/1", "agents": rows}))
+        context.terminal.json({"schema": "mudroom.hooks/1", "agents": rows})
         return 0
     for row in rows:
         here = f"{row['here']} here" if row["here"] else "not here"

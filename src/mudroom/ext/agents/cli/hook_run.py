@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 
 from mudroom.cli.project_session import open_session
 from mudroom.cli.terminal.context import Context
@@ -120,7 +121,7 @@ def _place(agent: str, fork: str, tools: Sequence[str], event: Any, context: Con
 
 def _agent_process(context: Context) -> int:
     """Return the pid of the agent: the nearest ancestor of the hook that is not a shell; 0 if it cannot be told."""
-    try:
+    with suppress(OSError, ValueError):  # it has ended
         pid = int(context.environ.get(PARENT.encode(), b"0"))
         while pid > 1:
             with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as stream:
@@ -128,8 +129,6 @@ def _agent_process(context: Context) -> int:
             if before.partition("(")[2] not in _SHELLS:
                 return pid
             pid = int(after.split()[1])  # ppid: proc_pid_stat(5)
-    except (OSError, ValueError):
-        pass  # it has ended
     return 0
 
 

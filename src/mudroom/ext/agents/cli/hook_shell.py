@@ -10,6 +10,7 @@ Rules of this file:
 
 from __future__ import annotations
 
+import argparse
 import os
 import stat
 from collections.abc import Sequence
@@ -21,10 +22,6 @@ from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.ext.agents.cli.hook_run import own_words
 from mudroom.ext.agents.core.hook_answer import quote
-from mudroom.typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import argparse
 
 SHELLS = ("bash", "sh", "zsh")
 _DIRECTORIES = ("/usr/local/bin", "/usr/bin", "/bin")
@@ -76,9 +73,7 @@ def write_shells(words: Sequence[str], fork: str | None, context: Context) -> in
     if not written:
         raise UsageError("no shell is installed in " + ", ".join(_DIRECTORIES), "install bash, or dash")
     if context.as_json:
-        import json
-
-        context.terminal.out(json.dumps({"schema": "mudroom.shim/1", "fork": fork, "shells": written}))
+        context.terminal.json({"schema": "mudroom.shim/1", "fork": fork, "shells": written})
         return 0
     for path in written:
         context.terminal.out(path)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 import os
 
 from mudroom import __version__
@@ -103,7 +102,7 @@ def _http(args: argparse.Namespace, context: Context, session: Session) -> int:
     with http.McpListener(server, args.http, os.urandom(24).hex()) as listener:
         if context.as_json:
             report = {"schema": "mudroom.mcp/1", "url": listener.url, "token": listener.token}
-            context.terminal.out(json.dumps(report))
+            context.terminal.json(report)
         else:
             context.terminal.out(listener.url)
             context.terminal.out(f"Authorization: Bearer {listener.token}")

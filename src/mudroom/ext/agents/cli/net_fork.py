@@ -6,7 +6,7 @@ with that fork.
 
 from __future__ import annotations
 
-import json
+import argparse
 import time
 from collections.abc import Sequence
 from functools import partial
@@ -21,11 +21,8 @@ from mudroom.ext.agents.core.fork_consent import ForkGrants, ReachedPort, ShownP
 from mudroom.ext.agents.links.fork_dial import look_at_dial
 from mudroom.ext.agents.links.fork_grants import edit_grants, fork_labelled, grants_of, identity_of
 from mudroom.session import Session
-from mudroom.typing import TYPE_CHECKING, Any
+from mudroom.typing import Any
 from mudroom.vault.store.fork import Fork
-
-if TYPE_CHECKING:
-    import argparse
 
 SCHEMA = "mudroom.net-fork/1"
 
@@ -81,7 +78,7 @@ def _grant(args: argparse.Namespace, context: Context, side: str) -> int:
 
 def _report(context: Context, fork: Fork, lines: Sequence[str], grants: Sequence[str]) -> None:
     if context.as_json:
-        context.terminal.out(json.dumps({"schema": SCHEMA, "fork": fork.name, "grants": list(grants)}))
+        context.terminal.json({"schema": SCHEMA, "fork": fork.name, "grants": list(grants)})
         return
     for line in lines:
         context.terminal.out(line)

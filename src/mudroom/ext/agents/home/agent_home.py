@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from mudroom.core.agent.card import AgentStore, StagedStore, StorePlace
 from mudroom.core.confinement.spec import Bind
+from mudroom.core.system.closing import Descriptor
 from mudroom.core.tree.path import is_below, show
 from mudroom.ext.agents.core.artifact import matcher
 from mudroom.ext.agents.core.home_change import (
@@ -219,7 +220,7 @@ class AgentHome:
             return {} if content is None else {place.path: HomeFile(digest_of(content), mode_of(at))}
         files: dict[bytes, HomeFile] = {}
         root, left = open_own(at) if is_below(at, self._place) else safe_open.open_directory(at), MOST_BYTES
-        try:
+        with Descriptor(root):
             for inside, file, size in walk(root, lambda below: self._is_state(place.path + b"/" + below)):
                 path = place.path + b"/" + inside
                 if left_out(path):
@@ -232,8 +233,6 @@ class AgentHome:
                     text = without_renewed(content_at(at, inside) or b"", self._renewed[path])
                     file = HomeFile(digest_of(text), 0o600)  # a login's mode is no setting
                 files[path] = file
-        finally:
-            os.close(root)
         return files
 
     def _make(self, number: int, place: StorePlace, *, is_on_host: bool) -> None:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import closing
 
+from mudroom.core.system.closing import Descriptor
 from mudroom.core.tree.path import is_below, show
 from mudroom.ext.agents.home.agent_home import STORE
 from mudroom.ext.agents.home.login import copied_logins
@@ -46,21 +48,15 @@ def _carry(place: bytes, target: bytes) -> bool:
         if not os.path.isdir(at) or os.path.islink(at):
             _copy(at, to)
             continue
-        source = staged_source((at,))
-        try:
+        with closing(staged_source((at,))) as source:
             left_out = {login[len(places[number]) + 1 :] for login in logins if is_below(login, places[number])}
             items = listed(source, lambda path, _entry, left_out=left_out: path in left_out)  # type: ignore[misc]
             left -= sum(entry.size for entry in items.values() if entry.kind == "file")
             if left < 0:
                 return False
             os.mkdir(to, 0o700)
-            root = safe_open.open_directory(to)
-            try:
+            with Descriptor(safe_open.open_directory(to)) as root:
                 clone(source, root, items)
-            finally:
-                os.close(root)
-        finally:
-            source.close()
     for name in (b"/base", STORE):
         if os.path.exists(place + name):
             _copy(place + name, target + name)

@@ -23,6 +23,7 @@ from contextlib import contextmanager
 
 from mudroom.core.confinement.credential_file import git_identity, holds_secret
 from mudroom.core.confinement.spec import Bind
+from mudroom.core.system.closing import Descriptor
 from mudroom.errors import MudroomError
 from mudroom.ext.agents.core.home_change import HomeChange, HomeFile, home_changes
 from mudroom.ext.agents.home.staged_file import digest_of, give, load_base, open_own, remove, save_base
@@ -144,11 +145,8 @@ class Dotfiles:
 
     @contextmanager
     def _opened(self) -> Iterator[int]:
-        files = open_own(self._files)
-        try:
+        with Descriptor(open_own(self._files)) as files:
             yield files
-        finally:
-            os.close(files)
 
     def _host(self) -> dict[bytes, HomeFile]:
         contents = {path: self.host_content(path) for path in SETTINGS}

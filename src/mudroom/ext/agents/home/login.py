@@ -37,6 +37,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 
+from mudroom.core.system.closing import Descriptor
 from mudroom.core.tree.path import show
 from mudroom.core.tree.quote import show_words
 from mudroom.errors import MudroomError
@@ -468,10 +469,8 @@ def _stamp(info: os.stat_result) -> Stamp:
 
 @contextmanager
 def _opened(descriptor: int) -> Iterator[int]:
-    try:
+    with Descriptor(descriptor):
         yield descriptor
-    finally:
-        os.close(descriptor)
 
 
 @contextmanager

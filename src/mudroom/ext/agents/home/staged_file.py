@@ -12,6 +12,7 @@ from _blake2 import blake2b
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 
+from mudroom.core.system.closing import Descriptor
 from mudroom.ext.agents.core.home_change import HomeFile
 from mudroom.stage import disk, safe_open
 from mudroom.stage.beneath import O_PATH, directory, entries, handle, look, open_beneath, open_file
@@ -54,11 +55,8 @@ def open_own(path: bytes) -> int:
     try:
         return safe_open.make_directory(path)
     except PermissionError:
-        found = os.open(path, O_PATH | disk.O_DIRECTORY | disk.O_NOFOLLOW | disk.O_CLOEXEC)
-        try:
+        with Descriptor(os.open(path, O_PATH | disk.O_DIRECTORY | disk.O_NOFOLLOW | disk.O_CLOEXEC)) as found:
             disk.set_mode_by(handle(found), 0o700)
-        finally:
-            os.close(found)
         return safe_open.open_directory(path)
 
 
@@ -75,12 +73,8 @@ def content_at(at: bytes, inside: bytes) -> bytes | None:
     try:
         if not inside:
             return safe_open.read(at)
-        root = safe_open.open_directory(at)
-        try:
-            with open(open_file(root, inside), "rb") as stream:
-                return stream.read(MOST_BYTES)
-        finally:
-            os.close(root)
+        with Descriptor(safe_open.open_directory(at)) as root, open(open_file(root, inside), "rb") as stream:
+            return stream.read(MOST_BYTES)
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError):
         return None
     except OSError:
@@ -100,11 +94,8 @@ def make_parents(root: int, path: bytes) -> None:
             if entry is None:
                 disk.mkdir(opened, name, 0o700)
             elif entry.mode & stat.S_IRWXU != stat.S_IRWXU:
-                made = open_beneath(opened, name, O_PATH | disk.O_DIRECTORY)
-                try:
+                with Descriptor(open_beneath(opened, name, O_PATH | disk.O_DIRECTORY)) as made:
                     disk.set_mode_by(handle(made), 0o700)
-                finally:
-                    os.close(made)
 
 
 def copy_file(source: int, root: int, path: bytes, file: HomeFile) -> None:
@@ -116,16 +107,14 @@ def copy_file(source: int, root: int, path: bytes, file: HomeFile) -> None:
         if file.digest.startswith("link:"):
             disk.symlink(opened, name, os.fsencode(file.digest[5:]))
             return
-        read = open_file(source, path)
-        try:
-            write = disk.open_at(opened, name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | disk.O_CLOEXEC, 0o600)
-            try:
-                copy_content(read, write, os.fstat(read).st_size)
-                disk.set_mode_of(write, file.mode)
-            finally:
-                os.close(write)
-        finally:
-            os.close(read)
+        with (
+            Descriptor(open_file(source, path)) as read,
+            Descriptor(
+                disk.open_at(opened, name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | disk.O_CLOEXEC, 0o600)
+            ) as write,
+        ):
+            copy_content(read, write, os.fstat(read).st_size)
+            disk.set_mode_of(write, file.mode)
 
 
 def remove(root: int, path: bytes) -> None:
@@ -150,13 +139,10 @@ def give(path: bytes, user: int, group: int) -> None:
 
 
 def overwrite(path: bytes, content: bytes, mode: int) -> None:
-    descriptor = safe_open.open_regular(path, os.O_WRONLY)
-    try:
+    with Descriptor(safe_open.open_regular(path, os.O_WRONLY)) as descriptor:
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, content, 0)
         disk.set_mode_of(descriptor, mode)
-    finally:
-        os.close(descriptor)
 
 
 # --- records beside the copies ---

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from mudroom.core.confinement.fallback import CONTAINERS, ELSEWHERE, Mode
+from mudroom.core.confinement.spec import Bind
+from mudroom.core.settings import Settings
 from mudroom.core.tree.path import is_below
 from mudroom.ext.agents.core.login import LARGEST
 from mudroom.ext.agents.home.agent_home import AgentHome
@@ -16,13 +18,7 @@ from mudroom.ext.agents.home.dotfiles import PLACE, SETTINGS, Dotfiles
 from mudroom.ext.agents.home.login import FILES, IN_HOME, LoginKeeper, StagedLogin
 from mudroom.session.confinement.confinement import Confinement, owner_inside
 from mudroom.session.confinement.grant import Grant
-from mudroom.typing import TYPE_CHECKING
 from mudroom.vault.store.fork import Fork
-
-if TYPE_CHECKING:
-    from mudroom.core.confinement.spec import Bind
-    from mudroom.core.settings import Settings
-    from mudroom.ext.agents.home.login import LoginKeeper
 
 
 class SharedHomeFiles:

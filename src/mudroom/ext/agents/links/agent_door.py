@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import select
 import socket
+from contextlib import closing
 
 from mudroom.core.agent.endpoint import AgentEndpoint
 from mudroom.errors import MudroomError, UsageError
@@ -58,13 +59,10 @@ def open_agent(session: Session, agent: str, fork: str) -> OpenAgent:
             f"the fork {fork} does not show the port of its agent", f"mudroom net show {endpoint.port} --fork {fork}"
         )
     pool, where = session.machine.gate.inner_sockets, f"{side.fork.label}:{endpoint.port}"
-    pending = connect_inside(pool, place, side.fork, endpoint.port, where, DialledFork(-1, shown[0]))
-    try:
+    with closing(connect_inside(pool, place, side.fork, endpoint.port, where, DialledFork(-1, shown[0]))) as pending:
         if pending.fileno() >= 0:
             poller = select.poll()
             poller.register(pending.fileno(), select.POLLIN)
             if not poller.poll(PATIENCE * 1000):
                 raise MudroomError(f"{where} does not accept connections", "mudroom ps shows what runs")
         return OpenAgent(socket.socket(fileno=pending.result().descriptor), endpoint, fork)
-    finally:
-        pending.close()

@@ -13,7 +13,9 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 
+from mudroom.core.system.closing import Descriptor
 from mudroom.core.system.write_all import write_all
 from mudroom.core.tree.change import Change
 from mudroom.errors import UsageError
@@ -77,8 +79,7 @@ def collect(
     streams: Mapping[str, bytes],
 ) -> Artifacts:
     """Copy the matching changed files and the streams into ``place``, an empty directory."""
-    root = disk.open_path(place, _DIRECTORY)
-    try:
+    with Descriptor(disk.open_path(place, _DIRECTORY)) as root:
         for name, data in streams.items():
             with os.fdopen(disk.open_at(root, name, _NEW, 0o600), "wb") as stream:
                 stream.write(data)
@@ -96,8 +97,6 @@ def collect(
                 files.append(change.path)
                 total += size
         return Artifacts(place, tuple(streams), tuple(files), total, tuple(left))
-    finally:
-        os.close(root)
 
 
 def _take(source: SourceContent, root: int, change: Change, room: int) -> tuple[int, str]:
@@ -126,18 +125,13 @@ def _take(source: SourceContent, root: int, change: Change, room: int) -> tuple[
 
 def _copy(descriptor: int, root: int, path: bytes) -> int:
     above, _slash, name = path.rpartition(b"/")
-    directory = _open_directory(root, above.split(b"/"))
-    try:
+    with Descriptor(_open_directory(root, above.split(b"/"))) as directory:
         target = disk.open_at(directory, name, _NEW, 0o644)
-    finally:
-        os.close(directory)
     size = 0
-    try:
+    with Descriptor(target):
         while chunk := os.read(descriptor, _CHUNK):
             size += len(chunk)
             write_all(target, chunk)
-    finally:
-        os.close(target)
     return size
 
 
@@ -145,13 +139,9 @@ def _open_directory(root: int, parts: Sequence[bytes]) -> int:
     """Return a descriptor for a directory below the root. Missing directories are made."""
     current = os.dup(root)
     for part in parts:
-        try:
-            try:
+        with Descriptor(current):
+            with suppress(FileExistsError):
                 disk.mkdir(current, part, 0o755)
-            except FileExistsError:
-                pass
             below = disk.open_at(current, part, _DIRECTORY)
-        finally:
-            os.close(current)
         current = below
     return current

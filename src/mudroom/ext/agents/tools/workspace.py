@@ -13,7 +13,7 @@ import _thread
 import time
 from collections import OrderedDict
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import show
@@ -112,10 +112,8 @@ class ToolWorkspace:
         forks = self.session.forks
         if self._is_named and self._name is not None:
             if self.session.vault.find(self._name) is None:
-                try:
+                with suppress(ForkExists):  # another process has made it meanwhile
                     forks.new(self._name)
-                except ForkExists:
-                    pass  # another process has made it meanwhile
             return self._name
         for number in range(1, _TRIES):
             name = self._stem if number == 1 else f"{self._stem}-{number}"
@@ -153,10 +151,8 @@ class ToolWorkspace:
 
     def share_files(self) -> None:
         """Let file tools work beside the next command, in its mount: otherwise they would wait for its end."""
-        try:
+        with suppress(ToolError):  # another process's command is there, and file tools refuse
             self.tree()
-        except ToolError:
-            pass  # another process's command is there, and file tools refuse
 
     def path(self, tree: Tree, path: str) -> bytes:
         """Return the path relative to the project, resolved in the fork's view. Raise ToolError if it leads out."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 
 from mudroom.ext.commits.git.check import CommitText, check_commit, check_tag, parse_commit, tag_target
 from mudroom.ext.commits.git.objects import ForkObjects
@@ -174,7 +175,7 @@ class History:
 
         Return None at a shallow clone's end, or if the object is not a commit.
         """
-        try:
+        with suppress(ValueError):  # damage in the user's own history is reported by git
             for _step in range(5):
                 kind, data = self._live.get(name) or (b"", b"")
                 if kind == b"commit":
@@ -183,8 +184,6 @@ class History:
                 if kind != b"tag":
                     break
                 name, _kind = tag_target(data)
-        except ValueError:
-            pass  # damage in the user's own history is reported by git
         return None
 
     def reaches(self, head: bytes, ancestor: bytes) -> bool:

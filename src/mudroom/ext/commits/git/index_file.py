@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 
 from mudroom.core.git.blob import blob_id, blob_ids
 from mudroom.core.git.index import Index, IndexEntry, TreeItem, encode_index, parse_index
+from mudroom.core.system.closing import Descriptor
 from mudroom.errors import UsageError
 from mudroom.ext.commits.git.check import parse_tree
 from mudroom.ext.commits.git.repository import Repository
@@ -119,11 +120,8 @@ def _moved(live: Repository, path: bytes, move: IndexMove) -> bytes:
     old, new = tree_difference(live, move.before, move.after)
     old, new = ({path: item for path, item in side.items() if path not in move.staged} for side in (old, new))
     entries = move_entries(index.entries, old, new)
-    root = open_root(move.work_tree)
-    try:
+    with Descriptor(open_root(move.work_tree)) as root:
         entries = [_with_stat(root, entry, id_length) if entry.path in new else entry for entry in entries]
-    finally:
-        os.close(root)
     return encode_index(entries, id_length)
 
 

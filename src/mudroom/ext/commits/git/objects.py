@@ -12,6 +12,7 @@ from collections.abc import Container
 
 from dulwich.errors import ApplyDeltaError
 
+from mudroom.core.system.closing import Closing, Descriptor
 from mudroom.core.text.regex import regex
 from mudroom.ext.commits.git.pack import Bases, Pack
 from mudroom.ext.commits.git.read import Allowance, UnpackedObject, check_size, open_regular, refusal
@@ -21,7 +22,7 @@ _PACK_LIMIT = 200  # each has two open files; git collects packs when there are 
 _LOOSE_HEADER = regex(rb"(commit|tree|blob|tag) (0|[1-9][0-9]{0,15})\0")
 
 
-class ForkObjects:
+class ForkObjects(Closing):
     """A fork's objects. Must be closed.
 
     ``path``: the ``objects`` directory in ``view``. ``algorithm``: sha1 or sha256. ``known``: names of packs to skip,
@@ -42,12 +43,6 @@ class ForkObjects:
         self._packs: list[Pack] | None = None
         self.made: dict[bytes, tuple[bytes, bytes]] = {}
         """Objects of mudroom's own, read as if the fork had them: kind and content by id."""
-
-    def __enter__(self) -> ForkObjects:
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self.close()
 
     def close(self) -> None:
         for pack in self._packs or ():
@@ -73,7 +68,7 @@ class ForkObjects:
         descriptor = open_regular(self._view, b"%s/%s/%s" % (self._path, name[:2], name[2:]))
         if descriptor is None:
             return None
-        try:
+        with Descriptor(descriptor):
             stream = UnpackedObject(descriptor, 0, self._allowance)
             start = stream.read(32)
             header = _LOOSE_HEADER.match(start)
@@ -87,8 +82,6 @@ class ForkObjects:
             if not stream.is_all:
                 raise ValueError("is followed by something else")
             return header.group(1), data
-        finally:
-            os.close(descriptor)
 
     def _packed(self, name: bytes) -> tuple[bytes, bytes] | None:
         if self._packs is None:

@@ -7,7 +7,7 @@ import errno
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from dulwich.file import adjust_shared_perm
 from dulwich.pack import UnpackedObject, write_pack_data, write_pack_index_v2
@@ -78,11 +78,9 @@ class RepositoryWriter:
 
     def remove_log(self, name: bytes) -> None:
         log = os.path.join(self._live.place.common, b"logs", name)
-        try:
+        with suppress(OSError):
             os.unlink(log)
             os.removedirs(os.path.dirname(log))  # and empty parents
-        except OSError:
-            pass
 
     def ends_with(self, name: bytes, ids: list[bytes]) -> bool:
         """Return whether a log's last entries are ``ids``."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import datetime
 import json
 import os
@@ -22,11 +23,7 @@ from mudroom.ext.containers.engine.image import provide_host_image
 from mudroom.ext.containers.engine.trial import ready
 from mudroom.policy.config import places
 from mudroom.stage.private_directory import require_private
-from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
-
-if TYPE_CHECKING:
-    import argparse
-
+from mudroom.typing import Any, NamedTuple
 
 # --- Images for level 2: make, list and remove them. Called by the command line and by other programs ---
 # Only images that mudroom has made are listed and removed; a policy or command may name any other image that the engine
@@ -200,7 +197,7 @@ def _build(args: argparse.Namespace, context: Context) -> int:
         engine=args.engine,
     )
     if context.as_json:
-        context.terminal.out(json.dumps({"schema": "mudroom.image/1", **_row(image)}))
+        context.terminal.json({"schema": "mudroom.image/1", **_row(image)})
         return 0
     name = image.names[0] if image.names else image.identity
     context.terminal.say(f"made {name}, {amount(image.size)}: --image {name} uses it, or container.image in the policy")
@@ -217,7 +214,7 @@ def _ls(args: argparse.Namespace, context: Context) -> int:
     engine, images = listed(environ=context.environ, engine=args.engine)
     if context.as_json:
         rows = [_row(image) for image in images]
-        context.terminal.out(json.dumps({"schema": "mudroom.images/1", "engine": engine.kind, "images": rows}))
+        context.terminal.json({"schema": "mudroom.images/1", "engine": engine.kind, "images": rows})
         return 0
     context.terminal.out(f"{HOST:<32}  {'':>9}  the host's own toolchain, shown read-only; the default")
     for image in images:
@@ -230,7 +227,7 @@ def _ls(args: argparse.Namespace, context: Context) -> int:
 def _rm(args: argparse.Namespace, context: Context) -> int:
     image = remove(args.words[0], environ=context.environ, engine=args.engine)
     if context.as_json:
-        context.terminal.out(json.dumps({"schema": "mudroom.image/1", "removed": args.words[0], **_row(image)}))
+        context.terminal.json({"schema": "mudroom.image/1", "removed": args.words[0], **_row(image)})
     else:
         context.terminal.say(f"removed {args.words[0]}, {amount(image.size)}")
     return 0

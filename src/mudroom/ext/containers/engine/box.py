@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
+from mudroom.core.confinement.plan import TemplatePlan
 from mudroom.errors import MudroomError
 from mudroom.ext.containers.core.container import Container, ContainerMount, Engine, events_argv, remove_argv, run_argv
 from mudroom.ext.containers.engine.engine import ask
@@ -27,11 +28,6 @@ from mudroom.sandbox.client.connection import Connection
 from mudroom.sandbox.client.invocation import ClientTraits
 from mudroom.sandbox.client.launcher_client import LauncherClient
 from mudroom.sandbox.limits.gauge import Gauge, find
-from mudroom.typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from mudroom.core.confinement.plan import TemplatePlan
-
 
 # --- Find out, from the engine's events, why a container ended that mudroom did not end ---
 # The container itself is removed by then, with its state. Sources: docker-events(1), podman-events(1).

@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 
+from mudroom.core.system.closing import Descriptor
 from mudroom.errors import MudroomError
 from mudroom.ext.containers.core.container import LABEL, Engine, list_argv, remove_argv
 from mudroom.ext.containers.engine.engine import ask
@@ -80,12 +81,9 @@ def sweep_containers(engine: Engine, environ: Mapping[bytes, bytes], current: Ow
 
 @contextmanager
 def _locked(path: bytes) -> Iterator[int]:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
+    with Descriptor(os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)) as descriptor:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield descriptor
-    finally:
-        os.close(descriptor)
 
 
 def make_held(place: bytes, mode: int) -> int:

@@ -11,7 +11,7 @@ import itertools
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 
 from mudroom import __version__
 from mudroom.core.confinement.container import user_of
@@ -44,14 +44,11 @@ from mudroom.ext.containers.engine.pool import Pool
 from mudroom.ext.containers.engine.profile import profile
 from mudroom.ext.containers.engine.remote import RemoteBox, start_remote
 from mudroom.ext.containers.engine.trial import ready
+from mudroom.sandbox.client.client import Client
 from mudroom.sandbox.host.host import user_name
 from mudroom.session.confinement.confinement import kept_file
 from mudroom.stage import disk, safe_open
-from mudroom.typing import TYPE_CHECKING
 from mudroom.vault.store.store import Vault
-
-if TYPE_CHECKING:
-    from mudroom.sandbox.client.client import Client
 
 _WHOLE = (b"layers", b"bases", b"masks")
 """Vault directories whose whole entry, ``layers/<id>``, a container gets if a plan names a path in it. From a fork it
@@ -132,10 +129,8 @@ class Containers:
         container = self._named(self.container(plan, settings))
         box = start_remote(self.engine, container, local, self._state, self._environ, plan.gate)
         self._sweep(self._state)
-        try:
+        with closing(box):
             yield box
-        finally:
-            box.close()
 
     def forget(self, fork: str) -> None:
         """Drop the containers of a fork that is gone."""
@@ -301,12 +296,9 @@ def provide_profile(state: bytes, *, nested: bool) -> bytes:
     path = state + b"/runtime/seccomp-%s-%s.json" % (machine.encode(), b"nested" if nested else b"plain")
     content = profile(machine, nested=nested).encode()
     os.makedirs(state + b"/runtime", mode=0o700, exist_ok=True)
-    try:
-        with open(path, "rb") as stream:
-            if stream.read() == content:
-                return path
-    except FileNotFoundError:
-        pass
+    with suppress(FileNotFoundError), open(path, "rb") as stream:
+        if stream.read() == content:
+            return path
     safe_open.replace(path, content, beside(path))
     return path
 

@@ -26,11 +26,12 @@ import struct
 import threading
 from _blake2 import blake2b
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 import msgspec
 
+from mudroom.core.system.closing import Descriptor
 from mudroom.core.system.write_all import write_all
 from mudroom.core.tree.path import show
 from mudroom.errors import FULL, MudroomError, UsageError
@@ -231,11 +232,8 @@ class ObjectStore:
     def read(self, digest: bytes, offset: int, length: int) -> bytes:
         if not self.is_file(digest):
             return bytes(self.view(digest)[offset : offset + length])
-        descriptor = self.open(digest)
-        try:
+        with Descriptor(self.open(digest)) as descriptor:
             return os.pread(descriptor, length, offset)
-        finally:
-            os.close(descriptor)
 
     def is_file(self, digest: bytes) -> bool:
         """Return whether the object has its own file, for ``open``."""
@@ -397,10 +395,8 @@ class ObjectStore:
         return any(part.path == path for part in self._parts.values())
 
     def _forget(self, path: bytes) -> None:
-        try:
+        with suppress(FileNotFoundError):  # another process was faster
             os.unlink(path)
-        except FileNotFoundError:
-            pass  # another process was faster
         self._packs.pop(path, None)
         for digest in [digest for digest, location in self._index.items() if location.pack == path]:
             del self._index[digest]
@@ -444,10 +440,8 @@ class _Part:
 
     def abandon(self) -> None:
         os.close(self._descriptor)
-        try:
+        with suppress(FileNotFoundError):  # evicted by another process
             os.unlink(self.path)
-        except FileNotFoundError:
-            pass  # evicted by another process
 
 
 @contextmanager

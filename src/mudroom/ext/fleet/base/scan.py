@@ -29,6 +29,7 @@ from typing import NamedTuple
 import msgspec
 
 from mudroom.core.settings import Settings
+from mudroom.core.system.closing import Closing, Descriptor
 from mudroom.core.tree.entry import Entry, from_stat, is_untouched
 from mudroom.core.tree.path import parent, show
 from mudroom.core.tree.pattern import matches
@@ -46,12 +47,12 @@ from mudroom.ext.fleet.base.manifest import (
     encode_node,
 )
 from mudroom.ext.fleet.wire.message import DIGEST, Base
+from mudroom.stage import safe_open
 from mudroom.stage.beneath import LastDirectory
 from mudroom.stage.copy import listed
 from mudroom.stage.exclude import choose, never_copied
 from mudroom.stage.source import OpenSource, is_absence, is_secret, read_all
 from mudroom.stage.stamp import is_settled
-from mudroom.stage.views.secret import write_beside
 
 _FORMAT = 1
 _Stamp = tuple[int, int, int, int, int]
@@ -98,7 +99,7 @@ class DigestCache:
             return
         beside = b"%s.%s.new" % (self._path, os.urandom(4).hex().encode())
         try:
-            write_beside(beside, msgspec.msgpack.encode((_FORMAT, self._rows)), self._path)
+            safe_open.replace(self._path, msgspec.msgpack.encode((_FORMAT, self._rows)), beside, durable=False)
         except OSError:
             return
 
@@ -342,7 +343,7 @@ class _Reader:
                 if is_absence(error):
                     return None
                 raise
-            try:
+            with Descriptor(descriptor):
                 before = from_stat(os.fstat(descriptor))  # type: ignore[arg-type]
                 if before.kind != "file":
                     return None
@@ -351,8 +352,6 @@ class _Reader:
                 digest, is_one = _read(descriptor, before.size, test)
                 if is_untouched(before, from_stat(os.fstat(descriptor))):  # type: ignore[arg-type]
                     return before, digest, is_one
-            finally:
-                os.close(descriptor)
         raise MudroomError(
             f"{show(path)} changes while it is read", "stop the program that writes it, or leave it out: copy.exclude"
         )
@@ -395,7 +394,7 @@ def _names(paths: tuple[bytes, ...]) -> str:
     return ", ".join(show(path) for path in paths[:4]) + (", …" if len(paths) > 4 else "")
 
 
-class ScannedObjects:
+class ScannedObjects(Closing):
     """Reader for a base's objects, for ``pack.packs``. It has no others: a worker that asks for more gets KeyError.
 
     One thread uses it; close it, or use ``with``.
@@ -405,12 +404,6 @@ class ScannedObjects:
         self._scanned = scanned
         self._source = OpenSource(scanned.base.project)
         self._directory = LastDirectory(self._source.root)
-
-    def __enter__(self) -> ScannedObjects:
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self.close()
 
     def close(self) -> None:
         self._directory.close()
@@ -436,15 +429,13 @@ class ScannedObjects:
             if is_absence(error):
                 raise BaseChanged(path) from error
             raise
-        try:
+        with Descriptor(descriptor):
             if offset == 0 and length == entry.size:
                 data = os.read(descriptor, length + 1)
                 is_same = len(data) == length and digest_of_content(data) == digest
             else:  # the digest is known at the end only, so the stamp has to tell
                 data = os.pread(descriptor, length, offset)
                 is_same = len(data) == length and is_untouched(entry, from_stat(os.fstat(descriptor)))  # type: ignore[arg-type]
-        finally:
-            os.close(descriptor)
         if not is_same:
             raise BaseChanged(path)
         return data

@@ -28,10 +28,12 @@ import shutil
 import threading
 from _thread import get_ident
 from collections.abc import Iterator, Mapping
+from contextlib import closing, suppress
 from typing import NamedTuple
 
 import msgspec
 
+from mudroom.core.system.closing import Descriptor
 from mudroom.core.system.write_all import write_all
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.path import show
@@ -62,35 +64,30 @@ from mudroom.ext.fleet.base.objects import (
 )
 from mudroom.ext.fleet.wire.message import Base
 from mudroom.ext.transfer.vault.rebase import digest as content_digest
-from mudroom.stage import disk
+from mudroom.stage import disk, safe_open
 from mudroom.stage.beneath import LastDirectory, entries, open_root
 from mudroom.stage.copy import FICLONE, copy_content
 from mudroom.stage.layers.layer import remove_tree
 from mudroom.stage.top_directory import spread
-from mudroom.stage.views.secret import write_beside
 
 _KINDS = {FILE: "file", DIRECTORY: "directory", SYMLINK: "symlink"}
 
 
 def differences(tree: bytes, root: bytes, nodes: Mapping[bytes, bytes]) -> Iterator[bytes]:
     """Yield the paths at which a tree is not what its manifest says. Raise KeyError if a node is missing."""
-    opened = open_root(tree)
-    try:
-        with LastDirectory(opened) as directory:
-            for path, rows in walk(root, nodes.__getitem__):
-                prefix = path + b"/" if path else b""
-                try:
-                    found = entries(directory.enter(path))
-                except OSError:
-                    yield path
-                    continue
-                yield from (prefix + name for name in found.keys() - {row.name for row in rows})
-                for row in rows:
-                    entry = found.get(row.name)
-                    if entry is None or not _is_as_said(directory, prefix + row.name, row, entry):
-                        yield prefix + row.name
-    finally:
-        os.close(opened)
+    with Descriptor(open_root(tree)) as opened, LastDirectory(opened) as directory:
+        for path, rows in walk(root, nodes.__getitem__):
+            prefix = path + b"/" if path else b""
+            try:
+                found = entries(directory.enter(path))
+            except OSError:
+                yield path
+                continue
+            yield from (prefix + name for name in found.keys() - {row.name for row in rows})
+            for row in rows:
+                entry = found.get(row.name)
+                if entry is None or not _is_as_said(directory, prefix + row.name, row, entry):
+                    yield prefix + row.name
 
 
 def _is_as_said(directory: LastDirectory, path: bytes, row: Row, entry: Entry) -> bool:
@@ -104,10 +101,8 @@ def _is_as_said(directory: LastDirectory, path: bytes, row: Row, entry: Entry) -
         descriptor = directory.open_file(path)
     except OSError:
         return False
-    try:
+    with Descriptor(descriptor):
         return content_digest(descriptor) == row.content
-    finally:
-        os.close(descriptor)
 
 
 FORMAT = 1
@@ -282,8 +277,7 @@ class SnapshotStore:
     def _build_once(self, name: bytes, base: Base) -> None:
         """Make the snapshot, unless another process has made it meanwhile. Hold ``_lock``."""
         path = self._path_of(name)
-        lock = self._open_lock(name)
-        try:
+        with Descriptor(self._open_lock(name)) as lock:
             fcntl.flock(lock, fcntl.LOCK_SH)  # waits for another process that makes it, not for those that use it
             if self._is_valid(path, base):
                 return
@@ -293,8 +287,6 @@ class SnapshotStore:
                     self._discard(path)
                 self._build(path, base)
                 self._close_earlier()
-        finally:
-            os.close(lock)
 
     def _open_lock(self, name: bytes) -> int:
         return disk.open_path(
@@ -369,36 +361,30 @@ class SnapshotStore:
         root = open_root(tree)
         umask = _umask()
         modes: list[tuple[bytes, int]] = [(b"", 0o777 & ~base.umask)]
-        try:
-            with LastDirectory(root) as directory:
-                for path, rows in walk(base.root, read):
-                    at = directory.enter(path)
-                    for row in rows:
-                        if row.kind == FILE:
-                            self._write_file(at, row, umask)
-                        elif row.kind == DIRECTORY:
-                            disk.mkdir(at, row.name, 0o700)
-                            modes.append((path + b"/" + row.name if path else row.name, row.mode))
-                        else:
-                            disk.symlink(at, row.name, row.content)
-                for path, mode in reversed(modes):  # their own modes may forbid writing into them
-                    if mode != 0o700:
-                        os.fchmod(directory.enter(path), mode)
-        finally:
-            os.close(root)
+        with Descriptor(root), LastDirectory(root) as directory:
+            for path, rows in walk(base.root, read):
+                at = directory.enter(path)
+                for row in rows:
+                    if row.kind == FILE:
+                        self._write_file(at, row, umask)
+                    elif row.kind == DIRECTORY:
+                        disk.mkdir(at, row.name, 0o700)
+                        modes.append((path + b"/" + row.name if path else row.name, row.mode))
+                    else:
+                        disk.symlink(at, row.name, row.content)
+            for path, mode in reversed(modes):  # their own modes may forbid writing into them
+                if mode != 0o700:
+                    os.fchmod(directory.enter(path), mode)
         return nodes
 
     def _write_file(self, at: int, row: Row, umask: int) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | disk.O_NOFOLLOW | disk.O_CLOEXEC
-        descriptor = disk.open_at(at, row.name, flags, row.mode)
-        try:
+        with Descriptor(disk.open_at(at, row.name, flags, row.mode)) as descriptor:
             if row.content != EMPTY:
                 self._write_content(descriptor, row)
             if row.mode & umask:
                 os.fchmod(descriptor, row.mode)
             os.utime(descriptor, ns=(row.mtime_ns, row.mtime_ns))
-        finally:
-            os.close(descriptor)
 
     def _write_content(self, descriptor: int, row: Row) -> None:
         try:
@@ -412,10 +398,8 @@ class SnapshotStore:
                 return
         except KeyError:
             source = self._open_in_earlier(row)
-        try:
+        with Descriptor(source):
             self._copy(source, descriptor, row)
-        finally:
-            os.close(source)
 
     def _open_in_earlier(self, row: Row) -> int:
         for snapshot in self._earlier_snapshots():
@@ -531,11 +515,8 @@ def _wrong_size(row: Row) -> RefusedBase:
 
 
 def _read_nodes(path: bytes) -> dict[bytes, bytes]:
-    pack = PackFile(path + b"/nodes")
-    try:
+    with closing(PackFile(path + b"/nodes")) as pack:
         return {row.digest: bytes(pack.content(row.offset, row.size)) for row in pack.rows}
-    finally:
-        pack.close()
 
 
 _decoder = msgspec.msgpack.Decoder(Seal)
@@ -553,7 +534,8 @@ def _read_seal(path: bytes) -> tuple[Seal, int] | None:
 
 
 def _write_seal(path: bytes, seal: Seal) -> None:
-    write_beside(b"%s/seal.%d.%d" % (path, os.getpid(), get_ident()), msgspec.msgpack.encode(seal), path + b"/seal")
+    beside = b"%s/seal.%d.%d" % (path, os.getpid(), get_ident())
+    safe_open.replace(path + b"/seal", msgspec.msgpack.encode(seal), beside, durable=False)
 
 
 def _is_alive(pid: bytes) -> bool:
@@ -562,11 +544,8 @@ def _is_alive(pid: bytes) -> bool:
 
 def _umask() -> int:
     """Return this process's umask without changing it (proc_pid_status(5)); all bits where it is not told."""
-    try:
-        with open("/proc/self/status", "rb") as stream:
-            for line in stream:
-                if line.startswith(b"Umask:"):
-                    return int(line[6:], 8)
-    except FileNotFoundError:
-        pass  # no /proc: every mode is set
+    with suppress(FileNotFoundError), open("/proc/self/status", "rb") as stream:  # no /proc: every mode is set
+        for line in stream:
+            if line.startswith(b"Umask:"):
+                return int(line[6:], 8)
     return 0o777

@@ -3,9 +3,10 @@ here."""
 
 from __future__ import annotations
 
-import json
+import argparse
 import os
 from collections.abc import Callable
+from contextlib import closing
 
 from mudroom.cli.project_session import open_session
 from mudroom.cli.terminal.context import Context
@@ -18,13 +19,9 @@ from mudroom.ext.fleet.origin.output import NAMES
 from mudroom.ext.fleet.origin.probe import probe
 from mudroom.ext.fleet.origin.worker_registry import FleetWorker
 from mudroom.policy.config import user_config
-from mudroom.typing import TYPE_CHECKING
 from mudroom.vault.forks.background import read_ring
 from mudroom.vault.forks.live_output import PLACE
 from mudroom.vault.store.fork import fork_directory
-
-if TYPE_CHECKING:
-    import argparse
 
 EXAMPLES = """\
 examples:
@@ -79,7 +76,7 @@ def _add(args: argparse.Namespace, context: Context) -> int:
         )
     was_there = worker_registry.add(user_config(context.environ), worker)
     if context.as_json:
-        context.terminal.out(json.dumps({"schema": "mudroom.fleet-worker/1", **fleet_table.worker_to_json(worker)}))
+        context.terminal.json({"schema": "mudroom.fleet-worker/1", **fleet_table.worker_to_json(worker)})
     else:
         done = "changed" if was_there else "added"
         context.terminal.say(f"{done} {worker.name}; mudroom fleet ls {worker.name} asks whether it answers")
@@ -89,7 +86,7 @@ def _add(args: argparse.Namespace, context: Context) -> int:
 def _rm(args: argparse.Namespace, context: Context) -> int:
     worker_registry.remove(user_config(context.environ), args.words[0])
     if context.as_json:
-        context.terminal.out(json.dumps({"schema": "mudroom.fleet-worker/1", "removed": args.words[0]}))
+        context.terminal.json({"schema": "mudroom.fleet-worker/1", "removed": args.words[0]})
     else:
         context.terminal.say(f"removed {args.words[0]}; what it has kept there stays until mudroom there removes it")
     return 0
@@ -99,7 +96,7 @@ def _ls(args: argparse.Namespace, context: Context) -> int:
     known = worker_registry.load(user_config(context.environ))
     if not known and not args.words:
         if context.as_json:
-            context.terminal.out(json.dumps({"schema": "mudroom.fleet/1", "workers": []}))
+            context.terminal.json({"schema": "mudroom.fleet/1", "workers": []})
         else:
             context.terminal.say(f"no workers; {worker_registry.ADD} adds one")
         return 0
@@ -107,7 +104,7 @@ def _ls(args: argparse.Namespace, context: Context) -> int:
     probes = probe(workers, fleet_run.starter(context), PROBE_TIMEOUT)
     if context.as_json:
         rows = [fleet_table.probe_to_json(row) for row in probes]
-        context.terminal.out(json.dumps({"schema": "mudroom.fleet/1", "workers": rows}))
+        context.terminal.json({"schema": "mudroom.fleet/1", "workers": rows})
     else:
         context.terminal.out("\n".join(fleet_table.probe_lines(probes)))
     return 1 if any(row.reason for row in probes) else 0
@@ -116,17 +113,15 @@ def _ls(args: argparse.Namespace, context: Context) -> int:
 def _runs(args: argparse.Namespace, context: Context) -> int:
     with open_session(context) as session:
         log = ErrandLog(session.vault.path)
-    try:
+    with closing(log):
         runs = [row for row in log.runs() if not args.words or row.run in args.words]
         tables = [(row, log.errands(row.run), log.attempts(row.run)) for row in runs]
-    finally:
-        log.close()
     missing = set(args.words) - {row.run for row in runs}
     if missing:
         raise UsageError(f"there is no run {min(missing)} in this project", "mudroom fleet runs lists them")
     if context.as_json:
-        context.terminal.out(
-            json.dumps({"schema": "mudroom.fleet-runs/1", "runs": [fleet_table.run_to_json(*row) for row in tables]})
+        context.terminal.json(
+            {"schema": "mudroom.fleet-runs/1", "runs": [fleet_table.run_to_json(*row) for row in tables]}
         )
     elif not tables:
         context.terminal.say("no runs; mudroom fleet run -- COMMAND makes one")
@@ -137,12 +132,9 @@ def _runs(args: argparse.Namespace, context: Context) -> int:
 
 def _logs(args: argparse.Namespace, context: Context) -> int:
     with open_session(context) as session:
-        log = ErrandLog(session.vault.path)
-        try:
+        with closing(ErrandLog(session.vault.path)) as log:
             _errand, row = fleet_run.named_attempt(log, args.words[0])
             paths = [log.result_directory(row)]
-        finally:
-            log.close()
         if row.fork:
             paths.insert(0, session.vault.path + b"/forks/" + fork_directory(row.fork) + PLACE)
     output = {}
@@ -150,7 +142,7 @@ def _logs(args: argparse.Namespace, context: Context) -> int:
         output[name] = next((data for path in paths if (data := read_ring(path + b"/" + name.encode()))), b"")
     if context.as_json:
         texts = {name: data.decode("utf-8", "replace") for name, data in output.items()}
-        context.terminal.out(json.dumps({"schema": "mudroom.fleet-logs/1", "errand": args.words[0], **texts}))
+        context.terminal.json({"schema": "mudroom.fleet-logs/1", "errand": args.words[0], **texts})
         return 0
     for number, name in NAMES.items():
         fleet_run.write_raw(number, output[name])
@@ -160,18 +152,16 @@ def _logs(args: argparse.Namespace, context: Context) -> int:
 def _cancel(args: argparse.Namespace, context: Context) -> int:
     with open_session(context) as session:
         log = ErrandLog(session.vault.path)
-    try:
+    with closing(log):
         errands = fleet_run.named_errands(log, args.words)
         log.request_cancel(row.errand for row, attempt in errands if not attempt.is_final and attempt.state != "ended")
         is_owned = log.has_owner()
-    finally:
-        log.close()
     if not context.as_json:
         context.terminal.say(
             "cancelled" if is_owned else "cancelled with the next mudroom fleet resume: no run is under way"
         )
     else:
-        context.terminal.out(json.dumps({"schema": "mudroom.fleet-cancel/1", "errands": len(errands)}))
+        context.terminal.json({"schema": "mudroom.fleet-cancel/1", "errands": len(errands)})
     return 0
 
 

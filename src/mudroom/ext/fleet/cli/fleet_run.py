@@ -6,12 +6,12 @@ lost, refused or could not be run; 128 + N if a signal ended this.
 
 from __future__ import annotations
 
-import json
+import argparse
 import os
 import shlex
 import signal
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 from mudroom.cli.command.run import is_agent_program
 from mudroom.cli.project_session import open_session, working_directory
@@ -35,10 +35,6 @@ from mudroom.ext.fleet.origin.worker_registry import FleetWorker
 from mudroom.policy.config import user_config
 from mudroom.policy.setting_type import seconds
 from mudroom.session import Session
-from mudroom.typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import argparse
 
 _MOST_BYTES = 64 << 20
 """Bytes in the file for ``--each``."""
@@ -111,11 +107,8 @@ def fetch(args: argparse.Namespace, context: Context) -> int:
     workers = worker_registry.load(user_config(context.environ))
     code = 0
     with open_session(context) as session:
-        log = ErrandLog(session.vault.path)
-        try:
+        with closing(ErrandLog(session.vault.path)) as log:
             chosen = named_errands(log, args.words)
-        finally:
-            log.close()
         for run_name in dict.fromkeys(errand.run for errand, _row in chosen):
             wanted = frozenset(row.key for errand, row in chosen if errand.run == run_name)
             with origin.resume(session, run_name, workers, front_end(context, quiet=True), wanted) as fleet:
@@ -124,11 +117,8 @@ def fetch(args: argparse.Namespace, context: Context) -> int:
 
 
 def _last_run(session: Session) -> str:
-    log = ErrandLog(session.vault.path)
-    try:
+    with closing(ErrandLog(session.vault.path)) as log:
         runs = log.runs()
-    finally:
-        log.close()
     if not runs:
         raise UsageError("this project has no runs", "mudroom fleet run -- COMMAND makes one")
     return next((row.run for row in reversed(runs) if not row.ended), runs[-1].run)
@@ -271,7 +261,7 @@ def follow(fleet: FleetRun, context: Context) -> int:
             for worker in fleet.worker_sessions()
         }
         report = {"schema": "mudroom.fleet-run/1", "run": fleet.row.run, "errands": errands, "workers": moved}
-        context.terminal.out(json.dumps(report))
+        context.terminal.json(report)
     else:
         for line in fleet_table.summary_lines(rows, fleet.worker_sessions()):
             context.terminal.say(line)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import signal
 from collections.abc import Mapping
+from contextlib import suppress
 
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.protocol_streams import take_streams
@@ -16,11 +18,6 @@ from mudroom.ext.fleet.engine import ray
 from mudroom.ext.fleet.worker.frame_stream import FrameStream, origin_hello
 from mudroom.ext.fleet.worker.stdio import checked_name, private_directory, refuse, serve
 from mudroom.policy.config import places
-from mudroom.typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import argparse
-
 
 # --- ``mudroom worker --stdio --engine NAME``: a cluster as one worker (``ext/fleet/engine/coordinator.py``) ---
 # Objects for an origin's bases are in ``worker/ORIGIN/cluster`` in the state directory. Errands and their outcomes are
@@ -84,13 +81,13 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         )
     os.umask(0o077)  # for state; a command's umask is the origin's
     streams = take_streams()
-    try:
+    with (  # a signal: the commands have ended, their outcomes are kept
+        suppress(SystemExit),
+        handling({signal.SIGTERM: end, signal.SIGINT: end, signal.SIGHUP: signal.SIG_IGN}),
+    ):
         # after a lost connection (SIGHUP) the lease decides
-        with handling({signal.SIGTERM: end, signal.SIGINT: end, signal.SIGHUP: signal.SIG_IGN}):
-            if args.engine != "local":
-                serve_cluster(*streams, context.environ, args.engine, args.jobs)
-            else:
-                serve(*streams, context.environ, args.jobs or os.cpu_count() or 1)
-    except SystemExit:
-        pass  # a signal: the commands have ended, their outcomes are kept
+        if args.engine != "local":
+            serve_cluster(*streams, context.environ, args.engine, args.jobs)
+        else:
+            serve(*streams, context.environ, args.jobs or os.cpu_count() or 1)
     return 0

@@ -13,6 +13,7 @@ import signal
 import subprocess
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 from mudroom.core.system.search_path import require_program
 from mudroom.errors import MudroomError
@@ -58,10 +59,8 @@ class WorkerProcess:
         child = self._child
         assert child.stdin is not None and child.stdout is not None and child.stderr is not None
         for stream in (child.stdin, child.stdout):
-            try:
+            with suppress(OSError):  # nothing is buffered; the pipe has broken
                 stream.close()
-            except OSError:
-                pass  # nothing is buffered; the pipe has broken
         for number in (signal.SIGTERM, signal.SIGKILL):
             try:
                 child.wait(GRACE)

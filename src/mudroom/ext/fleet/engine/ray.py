@@ -19,6 +19,7 @@ import os
 import socket
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from importlib import import_module
 
 from mudroom.errors import MudroomError, UsageError
@@ -144,10 +145,8 @@ class RayRelay(NodeRelay):
 
     def close(self) -> None:
         self.is_over = True
-        try:
+        with suppress(RelayError):  # the node is gone, and the worker with it
             self._call(self._actor.close, SILENCE)
-        except RelayError:
-            pass  # the node is gone, and the worker with it
         self._ray.kill(self._actor)
 
     def _call(self, method: Any, seconds: float | None, *arguments: object) -> Any:

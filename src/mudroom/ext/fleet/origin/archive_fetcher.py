@@ -11,6 +11,7 @@ import time
 from _blake2 import blake2b
 from collections.abc import Callable
 
+from mudroom.core.system.closing import Descriptor
 from mudroom.ext.fleet.origin import claim
 from mudroom.ext.fleet.origin.errand_log import AttemptRow
 from mudroom.ext.fleet.origin.errand_queue import ErrandQueue
@@ -63,15 +64,12 @@ class IncomingArchive:
 
     def is_valid(self) -> bool:
         """Return whether the file has the announced size and digest."""
-        opened = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        try:
+        with Descriptor(os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)) as opened:
             hasher, size = blake2b(digest_size=32), 0
             while block := os.read(opened, _READ):
                 hasher.update(block)
                 size += len(block)
             return size == self._announced and hasher.digest() == self._digest
-        finally:
-            os.close(opened)
 
     def close(self) -> None:
         if self._opened >= 0:

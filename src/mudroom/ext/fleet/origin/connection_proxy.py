@@ -20,6 +20,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 
 from mudroom.core.network.flow import Flow
 from mudroom.core.network.flow_log import FlowLog, flows_since
@@ -207,13 +208,10 @@ class ConnectionProxy:
 
     def _open_to_fork(self, request: _DialRequest) -> socket.socket:
         assert self._dial_fork is not None
-        pending = self._dial_fork(request.fork, request.errand, request.host, request.port)
-        try:
+        with closing(self._dial_fork(request.fork, request.errand, request.host, request.port)) as pending:
             if pending.fileno() >= 0 and not wait_readable([pending.fileno()], time.monotonic() + TIMEOUT):
                 raise MudroomError("there was no answer in time")
             dialled = pending.result()
-        finally:
-            pending.close()
         connection = socket.socket(fileno=dialled.descriptor)
         if dialled.http:  # only a gate beside the command could hold it to that
             connection.close()

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from mudroom.core.system.closing import Descriptor
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError, UsageError
 from mudroom.ext.fleet.wire.message import Errand, ErrandOutcome
@@ -180,11 +181,8 @@ class ErrandLog:
 
     def has_owner(self) -> bool:
         """Return whether a process acts on this log."""
-        descriptor = os.open(self.directory + b"/lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
+        with Descriptor(os.open(self.directory + b"/lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)) as descriptor:
             return not try_lock(descriptor, LOCK_SH)
-        finally:
-            os.close(descriptor)
 
     def result_directory(self, row: AttemptRow) -> bytes:
         """Return the directory for an attempt's archive and output; it is made."""

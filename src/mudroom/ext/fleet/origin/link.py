@@ -17,6 +17,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from types import MappingProxyType
 
 from mudroom.api import MudroomError, show
@@ -124,10 +125,8 @@ class OriginLink:
     def wake(self) -> None:
         with self._lock:
             if not self._is_over:
-                try:
+                with suppress(BlockingIOError):  # the pipe is full: the thread is awake
                     os.write(self._wake_writer, b"\0")
-                except BlockingIOError:
-                    pass  # the pipe is full: the thread is awake
 
     # --- the thread ---
 

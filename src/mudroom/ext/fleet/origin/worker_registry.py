@@ -13,7 +13,7 @@ import msgspec
 
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
-from mudroom.stage import private_file
+from mudroom.stage import private_file, safe_open
 from mudroom.stage.private_directory import make_private
 from mudroom.vault.store.fork import is_plain
 
@@ -69,18 +69,7 @@ def save(config: bytes, workers: dict[str, FleetWorker]) -> None:
     data = msgspec.json.format(msgspec.json.encode(_File(_FORMAT, rows)), indent=2)
     make_private(config)
     path = config + NAME
-    beside = path + b".%d" % os.getpid()
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    try:
-        with open(os.open(beside, flags, 0o600), "wb") as stream:
-            stream.write(data + b"\n")
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.rename(beside, path)
-    except BaseException:
-        if os.path.lexists(beside):
-            os.unlink(beside)
-        raise
+    safe_open.replace(path, data + b"\n", path + b".%d" % os.getpid())
 
 
 def add(config: bytes, worker: FleetWorker) -> bool:

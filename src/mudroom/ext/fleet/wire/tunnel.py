@@ -18,6 +18,7 @@ import select
 import socket
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 
 from mudroom.ext.fleet.wire.frame import Frame, LinkError
 from mudroom.ext.fleet.wire.message import DATA, ROOM, SHUT, MoreRoom, frame_of, message_of
@@ -126,10 +127,8 @@ class Tunnels:
 
     def _wake(self) -> None:
         """Hold the lock: the wakeup pipe is open until this is closed."""
-        try:
+        with suppress(BlockingIOError):  # the pipe is full: the thread wakes up anyway
             os.write(self._wakeup[1], b"\0")
-        except BlockingIOError:
-            pass  # the pipe is full: the thread wakes up anyway
 
     def _end(self, number: int) -> None:
         """Hold the lock."""

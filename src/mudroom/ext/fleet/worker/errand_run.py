@@ -13,7 +13,10 @@ import json
 import os
 import sys
 import traceback
+from collections.abc import Callable
+from contextlib import closing
 
+from mudroom.core.approval.approval import CommandApprover
 from mudroom.core.journal.event_filter import EventFilter
 from mudroom.core.result import Result
 from mudroom.core.tree.change import Changeset, summarise
@@ -27,14 +30,9 @@ from mudroom.ext.transfer.vault.bundle import write_fork
 from mudroom.sandbox.client.cancellation import Cancellation, Cancelled
 from mudroom.session import Session, Stdio
 from mudroom.session.actor import Actor
-from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
+from mudroom.typing import Any, NamedTuple
 from mudroom.vault.apply.repositories import require_unemptied_commits
 from mudroom.vault.forks.result_digest import result_digest
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from mudroom.core.approval.approval import CommandApprover
 
 MIN_FREE = 32 << 20
 """Bytes that have to be free on the disk before a command starts."""
@@ -136,7 +134,7 @@ def _run(run: ErrandRun, sessions: SessionCache, approver: CommandApprover | Non
             spool.write(name, data)
             run.on_output()
 
-        try:
+        with closing(spool):
             result = session.run(
                 errand.argv,
                 fork=run.fork,
@@ -147,8 +145,6 @@ def _run(run: ErrandRun, sessions: SessionCache, approver: CommandApprover | Non
                 approver=approver,
                 cancellation=run.cancellation,
             )
-        finally:
-            spool.close()
         judged, report = _run_judge(session, run, actor, result)
         _save_events(session, run, before)
         try:

@@ -27,6 +27,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from mudroom.core.system.closing import Descriptor
 from mudroom.errors import UsageError
 from mudroom.ext.fleet.wire.message import Errand, ErrandOutcome
 from mudroom.vault.lock import LOCK_EX, LOCK_SH, flock, try_lock
@@ -104,19 +105,13 @@ class ErrandFolder:
         """Whether a process has the lock."""
         if self._lock >= 0:
             return True
-        lock = os.open(self.path + b"/lock", os.O_RDWR | os.O_CLOEXEC)
-        try:
+        with Descriptor(os.open(self.path + b"/lock", os.O_RDWR | os.O_CLOEXEC)) as lock:
             return not try_lock(lock, LOCK_SH)
-        finally:
-            os.close(lock)
 
     def wait(self) -> None:
         """Wait until the process that runs it has written the outcome, or is gone."""
-        lock = os.open(self.path + b"/lock", os.O_RDWR | os.O_CLOEXEC)
-        try:
+        with Descriptor(os.open(self.path + b"/lock", os.O_RDWR | os.O_CLOEXEC)) as lock:
             flock(lock, LOCK_SH)
-        finally:
-            os.close(lock)
 
     def request_cancel(self, signal: int) -> None:
         """Leave a signal for the process that runs it."""

@@ -10,6 +10,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from contextlib import closing
 
 import msgspec
 
@@ -111,12 +112,9 @@ def ask_about_command(
 ) -> CommandAnswer:
     """Ask the origin, and wait. ``cancelled``: a descriptor that is readable when the command is not wanted any
     more."""
-    pending = questions.ask(stream, "command", msgspec.msgpack.encode(question))
-    try:
+    with closing(questions.ask(stream, "command", msgspec.msgpack.encode(question))) as pending:
         wait_readable([pending.fileno(), cancelled], time.monotonic() + timeout)
         answer = pending.answer
-    finally:
-        pending.close()
     if not answer:
         return CommandAnswer(False, by="nobody", reason=UNANSWERED)
     try:

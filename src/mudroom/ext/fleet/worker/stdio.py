@@ -17,7 +17,7 @@ import os
 import shutil
 import stat
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 from mudroom import __version__
 from mudroom.core.agent.sandbox_level import LEVELS
@@ -52,13 +52,11 @@ def tried_levels(place: bytes, environ: Mapping[bytes, bytes]) -> tuple[int, ...
     """Return the levels at which a shell has run. ``place``: a directory for the trial and its answer."""
     key = machine_key()
     answer = place + b"/levels"
-    try:
+    with suppress(FileNotFoundError):
         with open(answer, encoding="utf-8") as stream:
             known, _newline, levels = stream.read(4096).partition("\n")
         if known == key and all(word.isdigit() for word in levels.split()):
             return tuple(map(int, levels.split()))
-    except FileNotFoundError:
-        pass
     levels_here = tuple(level for level in LEVELS if _runs_at(level, place, environ))
     safe_open.replace(answer, f"{key}\n{' '.join(map(str, levels_here))}".encode(), answer + b".%d" % os.getpid())
     return levels_here
@@ -141,10 +139,8 @@ def refuse(write: int, error: Exception) -> None:
     frames_out = encode(frame_of(message.BYE, message.Bye(str(error))))
     if isinstance(error, OtherProtocol):  # either end can name both versions
         frames_out = encode(frame_of(message.HELLO, [message.PROTOCOL, __version__])) + frames_out
-    try:
+    with suppress(OSError):  # it is gone; our own exit says the reason, too
         os.write(write, frames_out)
-    except OSError:
-        pass  # it is gone; our own exit says the reason, too
 
 
 def _node_directory(node: str) -> bytes:

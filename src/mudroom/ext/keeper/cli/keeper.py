@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import subprocess
 import sys
@@ -55,7 +54,7 @@ def _status(directory: bytes, context: Context) -> int:
     why_not = _why_not_here(rows, context)
     if context.as_json:
         found = [{**row._asdict(), "age": round(row.age, 1), "idle": round(row.idle, 1)} for row in rows]
-        context.terminal.out(json.dumps({"schema": "mudroom.keeper/1", "keepers": found, "not_here": why_not}))
+        context.terminal.json({"schema": "mudroom.keeper/1", "keepers": found, "not_here": why_not})
         return 0 if rows else 1
     for row in rows:
         context.terminal.out(
@@ -135,7 +134,7 @@ def _open_process(pid: int) -> int:
 def _stop(directory: bytes, context: Context) -> int:
     pids = stop(directory)
     if context.as_json:
-        context.terminal.out(json.dumps({"schema": "mudroom.keeper/1", "stopped": pids}))
+        context.terminal.json({"schema": "mudroom.keeper/1", "stopped": pids})
     else:
         context.terminal.out("\n".join(f"process {pid} has ended" for pid in pids) or "no keeper")
     return 0

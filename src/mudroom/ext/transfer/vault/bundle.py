@@ -23,11 +23,12 @@ import gzip
 import os
 from _blake2 import blake2b
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import IO, Any, NamedTuple, cast
 
 import msgspec
 
+from mudroom.core.system.closing import Descriptor
 from mudroom.core.text.redaction import redact_argv
 from mudroom.core.tree.entry import Entry, is_untouched
 from mudroom.core.tree.landing_form import STAYS
@@ -295,11 +296,8 @@ def _originals(vault: Vault, fork: Fork, name: str, secrets: Secrecy, *, is_name
             if change.base is None or change.base.kind != "file" or change.staged is None:
                 kept.keep(change.path, change.base)
                 continue
-            opened = snapshot.open(change.path)
-            try:
+            with Descriptor(snapshot.open(change.path)) as opened:
                 kept.keep_file(change.path, change.base._replace(size=os.fstat(opened).st_size), opened)
-            finally:
-                os.close(opened)
         kept.save()
         yield beside + b"/originals"
     finally:
@@ -345,11 +343,8 @@ def _base_source(vault: Vault, state: ForkState) -> Iterator[Source]:
         with OpenSource(vault.source) as live:
             yield live
         return
-    snapshot = SnapshotSource(vault.base(state.base))
-    try:
+    with closing(SnapshotSource(vault.base(state.base))) as snapshot:
         yield snapshot
-    finally:
-        snapshot.close()
 
 
 def _claims(vault: Vault, fork: Fork, state: ForkState) -> Iterator[Claim]:
@@ -390,9 +385,7 @@ def kept_digests(layer: bytes) -> dict[Claim, bytes]:
         opened = originals.content(path)
         if opened is None:
             continue
-        try:
+        with Descriptor(opened):
             if original is not None and original.entry is not None:
                 digests[path, original.entry] = digest(opened)
-        finally:
-            os.close(opened)
     return digests

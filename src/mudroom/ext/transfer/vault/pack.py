@@ -16,6 +16,7 @@ import sys
 import tarfile
 from collections.abc import Callable, Collection
 
+from mudroom.core.system.closing import Descriptor
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.landing_form import LANDING_KINDS, bits_left_out
 from mudroom.core.tree.path import show
@@ -96,29 +97,26 @@ class Packer:
         """
         root = open_layer(place) if is_layer else open_root(place)
         links: dict[tuple[int, int], bytes] = {}
-        try:
-            with loosened(root) as enter:
-                top = look(root, b".")
-                assert top is not None
-                self._directory(name, root, top)
-                pending = [b""]
-                while pending:
-                    path = pending.pop()
-                    with directory(root, path) as opened:
-                        listing = entries(opened)
-                    for below, entry in sorted(listing.items()):
-                        at = path + b"/" + below if path else below
-                        if is_secret(at):
-                            continue
-                        if entry.kind == "directory":
-                            enter(at, entry)
-                            with directory(root, at) as opened:
-                                self._directory(name + b"/" + at, opened, entry)
-                            pending.append(at)
-                        else:
-                            self._other(name, root, at, entry, links, is_layer=is_layer)
-        finally:
-            os.close(root)
+        with Descriptor(root), loosened(root) as enter:
+            top = look(root, b".")
+            assert top is not None
+            self._directory(name, root, top)
+            pending = [b""]
+            while pending:
+                path = pending.pop()
+                with directory(root, path) as opened:
+                    listing = entries(opened)
+                for below, entry in sorted(listing.items()):
+                    at = path + b"/" + below if path else below
+                    if is_secret(at):
+                        continue
+                    if entry.kind == "directory":
+                        enter(at, entry)
+                        with directory(root, at) as opened:
+                            self._directory(name + b"/" + at, opened, entry)
+                        pending.append(at)
+                    else:
+                        self._other(name, root, at, entry, links, is_layer=is_layer)
 
     def _directory(self, name: bytes, opened: int, entry: Entry) -> None:
         info = _info(name, entry.mode & DIRECTORY_MODE, entry.mtime)

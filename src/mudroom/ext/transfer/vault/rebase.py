@@ -16,6 +16,7 @@ from _blake2 import blake2b
 from collections.abc import Iterable, Mapping, Sequence
 
 from mudroom.core.clock import EditWindow
+from mudroom.core.system.closing import Descriptor
 from mudroom.core.tree.change import Change, Changeset
 from mudroom.core.tree.entry import Entry, FileHeld, is_untouched, same_shape
 from mudroom.stage.layers.closed_directory import entered
@@ -47,10 +48,8 @@ def digest_of(source: Source, path: bytes, entry: Entry) -> bytes | None:
         descriptor = source.open(path)
     except OSError:
         return None
-    try:
+    with Descriptor(descriptor):
         hashed = digest(descriptor)
-    finally:
-        os.close(descriptor)
     return hashed if is_untouched(entry, source.look(path)) else None
 
 

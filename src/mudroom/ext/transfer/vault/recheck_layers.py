@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from mudroom.core.system.closing import Descriptor
 from mudroom.core.tree.change import Change, Changeset
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.flag import git_directory
@@ -159,10 +160,8 @@ class LayerRecheck:
             if content is None or entry is None:
                 ours.keep(path, entry)
                 continue
-            try:
+            with Descriptor(content):
                 ours.keep_file(path, entry._replace(size=os.fstat(content).st_size), content)
-            finally:
-                os.close(content)
         ours.save()
         remove_tree(layer + THEIRS)
 

@@ -13,6 +13,7 @@ import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from mudroom.core.system.closing import Descriptor
 from mudroom.core.system.write_all import write_all
 from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import relpath, show
@@ -57,11 +58,8 @@ class TreeWriter:
             return
         # The deepest first, because a mode may forbid entering.
         for path, mode in reversed(self._modes):
-            descriptor = open_beneath(self._root, path, os.O_RDONLY | disk.O_DIRECTORY)
-            try:
+            with Descriptor(open_beneath(self._root, path, os.O_RDONLY | disk.O_DIRECTORY)) as descriptor:
                 disk.set_mode_of(descriptor, mode)
-            finally:
-                os.close(descriptor)
         self.abandon()
 
     def abandon(self) -> None:
@@ -113,11 +111,8 @@ class TreeWriter:
         self._modes.append((path, mode))
         marks = dict(self._xattrs(info, OPAQUE, (b"y", b"x")))
         if marks:
-            descriptor = open_beneath(above, name, os.O_RDONLY | disk.O_DIRECTORY)
-            try:
+            with Descriptor(open_beneath(above, name, os.O_RDONLY | disk.O_DIRECTORY)) as descriptor:
                 _set_xattrs(descriptor, marks, path)
-            finally:
-                os.close(descriptor)
 
     def _link(self, above: int, name: bytes, info: tarfile.TarInfo) -> None:
         target = _target(info)
@@ -127,17 +122,13 @@ class TreeWriter:
                 f"{show(name_of(info))} is a link to {show(target)}, which is not a file of the same tree"
             )
         parent, _slash, last = path.rpartition(b"/")
-        opened = open_beneath(self._root, parent, os.O_RDONLY | disk.O_DIRECTORY)
-        try:
+        with Descriptor(open_beneath(self._root, parent, os.O_RDONLY | disk.O_DIRECTORY)) as opened:
             disk.link(opened, last, above, name)
-        finally:
-            os.close(opened)
 
     def _file(self, above: int, name: bytes, path: bytes, info: tarfile.TarInfo, archive: ArchiveReader) -> None:
         mode, mtime = _mode(info, FILE_MODE), _mtime(info)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | disk.O_NOFOLLOW | disk.O_CLOEXEC
-        descriptor = disk.open_at(above, name, flags, 0o600)
-        try:
+        with Descriptor(disk.open_at(above, name, flags, 0o600)) as descriptor:
             for block in archive.blocks(info):
                 if block == _ZEROS[: len(block)]:
                     os.lseek(descriptor, len(block), os.SEEK_CUR)  # a hole
@@ -147,8 +138,6 @@ class TreeWriter:
             _set_xattrs(descriptor, dict(self._xattrs(info, WHITEOUT, (b"", b"y"))), path)
             disk.set_mode_of(descriptor, mode)
             disk.set_times_of(descriptor, mtime)
-        finally:
-            os.close(descriptor)
         self._files.add(path)
 
     def _xattrs(self, info: tarfile.TarInfo, mark: str, values: tuple[bytes, ...]) -> Iterator[tuple[str, bytes]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 
 from mudroom.core.confinement.limit import Limits
 from mudroom.core.confinement.protection import Finding
@@ -77,12 +78,9 @@ def _files(run: Runner, outside: str) -> Finding:
 
 def _changed(outside: str) -> bool:
     """Return whether a probe has changed the file; restore it for the next probe."""
-    try:
-        with open(outside, "rb") as stream:
-            if stream.read() == _SECRET:
-                return False
-    except FileNotFoundError:
-        pass
+    with suppress(FileNotFoundError), open(outside, "rb") as stream:
+        if stream.read() == _SECRET:
+            return False
     with open(outside, "wb") as stream:
         stream.write(_SECRET)
     return True

@@ -5,7 +5,6 @@ parts."""
 from __future__ import annotations
 
 import io
-import json
 import os
 import sys
 import tempfile
@@ -71,7 +70,7 @@ def _doctor(terminal: Terminal, as_json: bool) -> int:
         return error.exit_code
     if as_json:
         protections = [row._asdict() for row in rows]
-        terminal.out(json.dumps({"schema": "mudroom.doctor.probe/1", "protections": protections}))
+        terminal.json({"schema": "mudroom.doctor.probe/1", "protections": protections})
     else:
         width = max(len(row.protection) for row in rows)
         for row in rows:

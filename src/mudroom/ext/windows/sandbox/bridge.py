@@ -19,6 +19,7 @@ import pkgutil
 import socket
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 
 from mudroom.errors import Unsupported
 from mudroom.ext.windows.win32.api import CallFailed, Library
@@ -289,7 +290,5 @@ def relay_text() -> str:
 
 
 def _shut(channel: socket.socket) -> None:
-    try:
+    with suppress(OSError):  # it is not connected, or not any more
         channel.shutdown(socket.SHUT_RDWR)
-    except OSError:
-        pass  # it is not connected, or not any more

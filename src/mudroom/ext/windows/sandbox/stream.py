@@ -19,6 +19,7 @@ import os
 import threading
 from collections.abc import Callable
 
+from mudroom.core.system.closing import Closing
 from mudroom.core.system.write_all import write_all
 from mudroom.ext.windows.win32.api import Library
 from mudroom.ext.windows.win32.process import interrupt_call
@@ -138,7 +139,7 @@ class InputPipe(_Pipe):
         return self._ended.is_set()
 
 
-class PipedOutput:
+class PipedOutput(Closing):
     """The streams for one attempt to start a command, as ``CapturedOutput``. ``descriptors`` are the command's."""
 
     def __init__(
@@ -169,12 +170,6 @@ class PipedOutput:
     def descriptors(self) -> tuple[int, int, int]:
         given = self._null if self.input is None else self.input.theirs
         return given, self.pipes[0].theirs, self.pipes[1].theirs
-
-    def __enter__(self) -> PipedOutput:
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self.close()
 
     def begin(self) -> None:
         """Read and write from now on: the command has its ends."""

@@ -39,6 +39,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from ctypes import wintypes
 
+from mudroom.core.system.closing import Descriptor
 from mudroom.core.tree.entry import StatResult
 from mudroom.core.tree.windows_name import fold
 from mudroom.ext.windows.stage.nt_call import (
@@ -118,11 +119,8 @@ def _place(at: int | None, path: bytes | str, may_create: bool = False) -> Itera
     """Yield the handle of the directory above ``path`` and the last name; "" for the directory itself."""
     if at is None:
         above, _slash, last = os.fsencode(path).replace(b"\\", b"/").rpartition(b"/")
-        descriptor = open_root(above)
-        try:
+        with Descriptor(open_root(above)) as descriptor:
             yield handle_of(descriptor), checked(last, may_create)
-        finally:
-            os.close(descriptor)
         return
     raw = os.fsencode(path)
     if raw in (b"", b"."):
@@ -244,11 +242,8 @@ def birth_time(path: bytes) -> int:
 
 def mount_of(path: bytes) -> tuple[int, int]:
     """Return the volume's number, and 0."""
-    descriptor = open_root(path)
-    try:
+    with Descriptor(open_root(path)) as descriptor:
         return fstat(descriptor).st_dev, 0
-    finally:
-        os.close(descriptor)
 
 
 def handle(descriptor: int) -> int:

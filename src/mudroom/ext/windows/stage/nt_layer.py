@@ -71,12 +71,10 @@ def read_table(root: int) -> Any:
         return empty
     with os.fdopen(_descriptor(handle, os.O_RDONLY), "rb") as stream:
         data = stream.read() if os.fstat(stream.fileno()).st_size <= _LARGEST else b""
-    try:
+    with suppress(ValueError, KeyError, TypeError):
         table = json.loads(data)
         if all(isinstance(table[key], type(value)) for key, value in empty.items()):
             return table
-    except (ValueError, KeyError, TypeError):
-        pass
     raise OSError(errno.EIO, "the table of this layer is damaged", TABLE)
 
 

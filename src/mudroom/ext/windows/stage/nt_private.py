@@ -15,6 +15,7 @@ import os
 import stat
 from collections.abc import Collection
 
+from mudroom.core.system.closing import Descriptor
 from mudroom.core.tree.path import show
 from mudroom.core.tree.windows_path import outer_path
 from mudroom.errors import MudroomError, UsageError
@@ -37,11 +38,8 @@ def is_own(descriptor: int) -> bool:
 
 def is_private_directory(path: bytes) -> bool:
     """Do as ``is_private``, for a directory that is no link. Raise OSError."""
-    opened = disk.open_root(path)
-    try:
+    with Descriptor(disk.open_root(path)) as opened:
         return is_private(opened)
-    finally:
-        os.close(opened)
 
 
 def require(state: bytes, own: Collection[bytes], prefixes: tuple[bytes, ...]) -> None:
@@ -54,8 +52,7 @@ def require(state: bytes, own: Collection[bytes], prefixes: tuple[bytes, ...]) -
         with_link = disk.stat_at(None, state)
         if not stat.S_ISDIR(with_link.st_mode):
             raise UsageError(f"{name} is a link or no directory", _OWN_DIRECTORY)
-        opened = disk.open_root(state)
-        try:
+        with Descriptor(disk.open_root(state)) as opened:
             if is_private(opened):
                 return
             foreign = [entry for entry in disk.names(opened) if entry not in own and not entry.startswith(prefixes)]
@@ -65,8 +62,6 @@ def require(state: bytes, own: Collection[bytes], prefixes: tuple[bytes, ...]) -
             owner.protect(Library(), outer_path(state))
             if not is_private(opened):
                 raise MudroomError(f"{name} cannot be closed to other users", _OWN_DIRECTORY)
-        finally:
-            os.close(opened)
     except (OSError, CallFailed) as error:
         hint = "set MUDROOM_STATE to a directory you may write to"
         raise MudroomError(f"{name} cannot be used: {getattr(error, 'strerror', None) or error}", hint) from error

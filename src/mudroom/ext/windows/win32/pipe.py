@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from ctypes import byref, c_void_p, sizeof
 
 from mudroom.ext.windows.win32 import types as w
@@ -125,10 +126,8 @@ class Pipe:
         except CallFailed as failed:
             if failed.code != w.ERROR_NOT_FOUND:  # it has just been done
                 raise
-        try:
+        with suppress(PipeClosed):  # as asked for
             self._result(overlapped)
-        except PipeClosed:
-            pass  # as asked for
 
     def _result(self, overlapped: w.OVERLAPPED) -> int:
         count = w.DWORD()
