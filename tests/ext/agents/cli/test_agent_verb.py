@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-import forked
 from clocks import give_way
 from conftest import Place, full_listing, tick
 from screen import BASH, Screen
@@ -426,14 +425,7 @@ def test_variables_are_passed_if_the_user_says_so(cli: Cli, place: Place) -> Non
 def background(cli: Cli, card: str, script: str, words: list[str]) -> subprocess.Popen[bytes]:
     tick()
     command = ["agent", "run", card, *words, "--", "sh", "-c", script]
-    return forked.popen(
-        command,
-        cwd=cli.place.project,
-        env=cli.environment,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
+    return cli.start(*command, stdin=subprocess.PIPE)
 
 
 def wait_for(condition: Any) -> None:
