@@ -30,23 +30,6 @@ def cli(place: Place) -> Cli:
     return Cli(place)
 
 
-def on_terminal(cli: Cli, question: str, keys: str, *words: str) -> tuple[int, str]:
-    """Run on a terminal of its own, and type the keys when the question stands there."""
-    variables = {**cli.environment, "TERM": "xterm", "NO_COLOR": "1"}
-    process, master = forked.on_terminal(words, cwd=cli.place.project, env=variables)
-    shown, is_typed = b"", False
-    while True:
-        try:
-            shown += os.read(master, 65536)
-        except OSError:  # EIO: nobody has the other end any more
-            break
-        if not is_typed and question.encode() in shown:
-            os.write(master, keys.encode())
-            is_typed = True
-    os.close(master)
-    return process.wait(timeout=60), shown.decode("utf-8", "replace").replace("\r\n", "\n")
-
-
 def test_a_broken_policy_stops_no_look_back(cli: Cli) -> None:
     """Verbs that show, take back or throw away say the fault in one line. Those that run and apply do not go on."""
     cli("exec", "--fork", "x", "--", "rm", "-r", "src")
@@ -193,14 +176,14 @@ def test_a_command_without_time_has_one_exit_code(cli: Cli) -> None:
 
 def test_an_apply_of_nothing_does_not_ask(cli: Cli) -> None:
     cli("exec", "--fork", "x", "--", "true")
-    code, shown = on_terminal(cli, "[c]ancel", "\x03", "apply", "x")
+    code, shown = cli.answer("[c]ancel", "\x03", "apply", "x")
     assert (code, shown) == (125, "mudroom: the fork x holds no changes (mudroom discard x removes it)\n")
 
 
 @pytest.mark.parametrize("words", [("apply", "x"), ("run", "--", "sh", "-c", "echo > new")])
 def test_ctrl_c_at_the_question_of_an_apply(cli: Cli, words: tuple[str, ...]) -> None:
     cli("exec", "--fork", "x", "--", "touch", "other")
-    code, shown = on_terminal(cli, "[c]ancel", "\x03", *words)
+    code, shown = cli.answer("[c]ancel", "\x03", *words)
     assert code == 130, shown
     if words[0] == "apply":
         assert "interrupted: nothing was applied; x is as it was" in shown
@@ -273,6 +256,6 @@ def test_readme_and_tutorial_typed_without_a_terminal(cli: Cli) -> None:
 
 
 def test_another_answer_than_offered_is_told_the_meaning_of_each(cli: Cli) -> None:
-    code, shown = on_terminal(cli, "[a]pply", "?\nc\n", "run", "--", "rm", "b")
+    code, shown = cli.answer("[a]pply", "?\nc\n", "run", "--", "rm", "b")
     assert code == 0 and "a: bring them into the project; c: throw them away; d: show the difference" in shown
     assert (cli.place.project / "b").exists() and cli.json("ls")["forks"] == []

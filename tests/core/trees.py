@@ -1,33 +1,24 @@
-"""Whole trees merged in memory, and the merges of a real history beside ``git merge-tree``. By hand:
+"""Whole trees merged in memory, beside ``git merge-tree``.
 
-    python tests/core/trees.py REPOSITORY [MOST]
-
-takes the merge commits of a repository, merges their parents once more with ours and with git's, and tells how often
-both agree, and where not. git tells of a conflict at the new name of a file that was renamed and changed in one; here
-such a file is one that went and one that came, and the conflict is told at the old name.
+git tells of a conflict at the new name of a file that was renamed and changed in one; here such a file is one that went
+and one that came, and the conflict is told at the old name.
 """
 
 from __future__ import annotations
 
 import os
 import subprocess
-import sys
-from collections import Counter
-from collections.abc import Iterator
-from pathlib import Path
 from typing import NamedTuple
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[2] / "src")]
-
-from model import Node, Tree, derive  # noqa: E402
-from mudroom.core.merge.diff3 import merge3  # noqa: E402
-from mudroom.core.merge.marker import why_not_mergeable  # noqa: E402
-from mudroom.core.merge.merge import Combined, Delta, delta_of, merged_mode  # noqa: E402
-from mudroom.core.merge.merge_tree import FileSides, LiveProject  # noqa: E402
-from mudroom.core.merge.operations import plan_landing  # noqa: E402
-from mudroom.core.tree.change import Change  # noqa: E402
-from mudroom.core.tree.entry import Entry, same_stamp  # noqa: E402
-from mudroom.core.tree.path import ancestors  # noqa: E402
+from model import Node, Tree, derive
+from mudroom.core.merge.diff3 import merge3
+from mudroom.core.merge.marker import why_not_mergeable
+from mudroom.core.merge.merge import Combined, Delta, delta_of, merged_mode
+from mudroom.core.merge.merge_tree import FileSides, LiveProject
+from mudroom.core.merge.operations import plan_landing
+from mudroom.core.tree.change import Change
+from mudroom.core.tree.entry import Entry, same_stamp
+from mudroom.core.tree.path import ancestors
 
 _ENVIRONMENT = {**os.environ, "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null", "LC_ALL": "C"}
 _MODES = {"100644": ("file", 0o644), "100755": ("file", 0o755), "120000": ("symlink", 0)}
@@ -107,10 +98,6 @@ def plain(tree: Tree) -> dict[bytes, tuple[int, bytes]]:
     }
 
 
-class Absent(Exception):
-    """The repository lacks an object: it is not whole."""
-
-
 class Repository:
     """A git repository to read from, with one ``cat-file`` for all of it."""
 
@@ -134,10 +121,7 @@ class Repository:
         self._objects.stdin.write(name.encode() + b"\n")
         self._objects.stdin.flush()
         told = self._objects.stdout.readline().split()
-        if told[1:] == [b"missing"]:
-            raise Absent(name)
-        size = int(told[2])
-        return self._objects.stdout.read(size + 1)[:-1]
+        return self._objects.stdout.read(int(told[2]) + 1)[:-1]
 
     def names(self, commit: str) -> dict[str, tuple[str, str]]:
         rows = self.git("ls-tree", "-r", "-z", commit).split("\0")
@@ -158,15 +142,6 @@ class Repository:
             for above in ancestors(raw):
                 found.setdefault(above, Node(Entry("directory", 0o755, 0, b"", 1, hash(above), 1, 0, 0, 1, 1)))
         return found
-
-    def merges(self, most: int) -> Iterator[tuple[str, str, str]]:
-        """(base, ours, theirs) of the newest merge commits that have one base and two parents."""
-        for row in self.git("rev-list", "--merges", "--all", "--parents", f"-n{most * 2}").splitlines():
-            _commit, *parents = row.split()
-            if len(parents) == 2:
-                bases = self.git("merge-base", "--all", *parents, codes=(0, 1)).split()
-                if len(bases) == 1 and bases[0] not in parents:
-                    yield bases[0], parents[0], parents[1]
 
     def merge_tree(self, ours: str, theirs: str) -> tuple[dict[str, tuple[str, str]], set[str]]:
         """What git makes of it: the tree, and the paths in conflict."""
@@ -209,24 +184,3 @@ def compare(repository: Repository, triple: tuple[str, str, str]) -> tuple[str, 
 def _related(path: str, other: str) -> bool:
     """Whether one lies in the other: where a file meets a directory, git tells of the one, we of the other."""
     return path.startswith(other + "/") or other.startswith(path + "/")
-
-
-def main(path: str, most: int) -> None:
-    repository = Repository(path)
-    counts: Counter[str] = Counter()
-    for number, triple in enumerate(repository.merges(most)):
-        if number >= most:
-            break
-        try:
-            category, detail = compare(repository, triple)
-        except Absent:
-            category, detail = "not compared: an object is absent", ""
-        counts[category] += 1
-        if detail:
-            sys.stdout.write(f"  {category}: {triple[1][:10]} {triple[2][:10]} {detail[:300]}\n")
-    sys.stdout.write(f"{dict(counts)}\n")
-    repository.close()
-
-
-if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 1000)

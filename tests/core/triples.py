@@ -8,6 +8,8 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+from mudroom.core.merge.diff3 import merge3
+
 Triple = tuple[bytes, bytes, bytes]
 Generator = Callable[[random.Random], Triple]
 Change = Callable[[list[bytes]], list[bytes]]
@@ -37,6 +39,14 @@ def git_merge(place: Path, triple: Triple) -> bytes | None:
     )
     assert 0 <= run.returncode <= 127, run
     return run.stdout if run.returncode == 0 else None
+
+
+def outcome(triple: Triple, place: Path) -> str:
+    """``clean`` or ``conflict`` as git has it, ``cautious`` where it is clean and we are not, ``wrong`` otherwise."""
+    merged, gits = merge3(*triple), git_merge(place, triple)
+    if merged.clean:
+        return "clean" if merged.content() == gits else "wrong"
+    return "conflict" if gits is None else "cautious"
 
 
 def source(rng: random.Random, size: int) -> list[bytes]:

@@ -4,9 +4,6 @@ has changed in between."""
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
@@ -75,18 +72,6 @@ def test_somebody_else_answers_while_it_waits(place: Place, allow: bool) -> None
     assert row.used
     assert row.asked.command is not None
     assert [path for path, _digest in row.asked.command.files] == [os.fsencode(place.project / "build.sh")]
-
-
-def test_an_agent_that_comes_back_later(place: Place) -> None:
-    place.write("build.sh", "echo built > out\n")
-    session, queue = by_queue(place, LATER)
-    first = session.run([b"sh", b"build.sh"], fork="f")
-    (row,) = queue.rows()
-    assert not first.ran
-    assert f"waiting for approval {row.name}: mudroom approve {row.name}" in first.verdict.reason
-    queue.decide(row.name, allow=True, by="page")
-    assert session.run([b"sh", b"build.sh"], fork="f").ran
-    assert not session.run([b"sh", b"build.sh"], fork="f").ran, "once"
 
 
 def test_what_was_approved_and_has_changed_since_is_asked_anew(place: Place) -> None:
@@ -203,41 +188,6 @@ def test_a_program_of_the_system_is_approved(place: Place) -> None:
     (place.project / "link").symlink_to("/usr/bin/true")
     session = session_of(place, lambda _question: CommandAnswer(True, by="test"))
     assert session.run([b"./link"], fork="f").exit_code == 0
-
-
-def test_an_exec_that_was_killed_while_it_waited(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A whole process: the answer that comes afterwards is for the next one that asks the same."""
-    monkeypatch.delenv("PYTHONPATH", raising=False)
-    place.write("build.sh", "echo built > out\n")
-    session, queue = by_queue(place, LATER)
-    program = (
-        "import os, sys\n"
-        "from test_approved_commands import SETTINGS\n"
-        "from mudroom.session import Session\n"
-        "from mudroom.session.approval import CommandAnswers\n"
-        "from mudroom.vault.approvals.approver import QueueApprover\n"
-        "project, state, home = map(os.fsencode, sys.argv[1:])\n"
-        "del os.environ['PYTHONPATH']\n"
-        "ask = lambda question: QueueApprover(session.vault.approvals, 60)(question)\n"
-        "session = Session.open(project, state=state, home=home, environ=os.environb, settings=SETTINGS,\n"
-        "                       agent='coder', commands=CommandAnswers(approver=ask))\n"
-        "session.run([b'sh', b'build.sh'], fork='f')\n"
-    )
-    bell = queue.listen()
-    with subprocess.Popen(
-        [sys.executable, "-c", program, str(place.project), str(place.state), str(place.home)],
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
-    ) as waiting:
-        while not any(row.waiter == waiting.pid for row in queue.rows()):
-            assert waiting.poll() is None
-            os.set_blocking(bell.fileno(), True)
-            bell.clear()
-        waiting.send_signal(signal.SIGKILL)
-    bell.close()
-    (row,) = queue.rows()
-    assert (row.state, row.waiter) == ("waiting", 0)
-    queue.decide(row.name, allow=True, by="page")
-    assert session.run([b"sh", b"build.sh"], fork="f").ran
 
 
 def test_never_is_remembered(place: Place) -> None:

@@ -197,24 +197,6 @@ def test_an_approver_that_fails_is_a_refusal(place: Place) -> None:
     assert session.vault.forks() == []
 
 
-def test_what_was_approved_is_what_runs(place: Place) -> None:
-    """A script that changes while somebody thinks is not what was approved."""
-    place.write("build.sh", "echo fine > out\n")
-
-    def changing(question: CommandQuestion) -> CommandAnswer:
-        session.forks.files(question.fork).write(b"build.sh", "echo bad > out\n")
-        return CommandAnswer(True, by="test")
-
-    session = place.session(
-        policy(unknown="require_approval"), agent="coder", commands=CommandAnswers(approver=changing)
-    )
-    session.run([b"touch", b"x"], fork="f")
-    result = session.run([b"sh", b"build.sh"], fork="f")
-    assert not result.ran
-    assert "changed since" in result.verdict.reason
-    assert session.forks.files("f").look(b"out") is None
-
-
 def test_decide_on_asks_nobody(place: Place) -> None:
     ask = Answers()
     session = place.session(agent="coder", commands=CommandAnswers(approver=ask))

@@ -47,6 +47,9 @@ def test_in_a_working_session(place: Place, directories: int, agent: str | None)
     session = place.session(agent=agent)
     for _time in range(4):  # the watch begins when nothing new was found
         session.run([b"true"], fork="warm")
+    session.forks.new("kept")
+    kept = session.forks.files("kept")  # as a server of tools keeps them
+    assert kept.read("deep/keys/f") == b"f\n"
     for number, delay in enumerate(DELAYS):
         appear(place)
         pass_time(delay)
@@ -56,7 +59,8 @@ def test_in_a_working_session(place: Place, directories: int, agent: str | None)
             assert b"swordfish" not in result.stdout, (delay, fork)
         session.forks.new(f"tools-{number}")
         tools = session.forks.files(f"tools-{number}")
-        assert (tools.read(".env"), tools.search("swordfish")) == (b"", [])
+        for files in (tools, kept):
+            assert (files.read(".env"), files.search("swordfish")) == (b"", [])
         for fork in ("warm", f"new-{number}"):
             for base in (b"", bytes(32)):
                 assert b"swordfish" not in archived(session, fork, base), (delay, fork)

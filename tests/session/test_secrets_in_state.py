@@ -21,7 +21,7 @@ from mudroom.core.text.redaction import MARK
 from mudroom.vault.approvals.approver import QueueApprover
 from mudroom.vault.forks.background import Book
 from secret_corpus import fill_place, filled, lines, word
-from test_command_line import Cli
+from test_vault_verb import Cli
 
 VERDICT = Verdict("require_approval", ("unknown",), "default", "nothing is known about it")
 

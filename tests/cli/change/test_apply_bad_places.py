@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import re
 import shutil
@@ -14,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from conftest import Place, listing
-from forked import popen
 from test_vault_verb import Cli
 from tiers import QUICK
 
@@ -219,27 +217,6 @@ def test_a_file_that_nobody_may_change(cli: Cli) -> None:
     assert (project / "a").read_text() == "a\nmore\n"
 
 
-def test_a_file_that_is_open_and_locked_by_another_program(cli: Cli) -> None:
-    """Locks on Linux advise; the program keeps the file that it has open, whole, under no name."""
-    with (cli.place.project / "a").open("r+b") as stream:
-        fcntl.flock(stream, fcntl.LOCK_EX)
-        fcntl.lockf(stream, fcntl.LOCK_EX)
-        lands(cli)
-        assert stream.read() == b"a\n"
-    assert cli("undo").returncode == 0
-    assert (cli.place.project / "a").read_text() == "a\n"
-
-
-def test_what_is_written_through_an_open_file_after_the_apply_is_not_lost(cli: Cli) -> None:
-    """It goes to the file that was there before: undo notices, and brings that."""
-    with (cli.place.project / "a").open("ab") as stream:
-        lands(cli)
-        stream.write(b"late\n")
-    done = cli("undo")
-    assert done.returncode in (0, 3), done.stderr
-    assert (cli.place.project / "a").read_text() == "a\nlate\n" or "a" in done.stderr
-
-
 def test_a_whole_directory_that_could_not_be_placed_stays_in_the_fork_whole(cli: Cli) -> None:
     """Its files, too, are still to be applied."""
     stage(cli, "rm -r d")
@@ -261,16 +238,6 @@ def test_a_whole_directory_that_could_not_be_placed_stays_in_the_fork_whole(cli:
     assert sorted(listing(project)) == ["a", "new", "new/f"]
 
 
-def test_names_that_are_one_on_another_file_system(cli: Cli) -> None:
-    """Where case does not count, looking for the new name finds the other file: a conflict, never an overwrite. Here
-    it counts, so both land."""
-    stage(cli, "echo upper > A; echo lower >> a")
-    done = cli("apply", "x", "--yes")
-    assert done.returncode == 0, done.stderr
-    assert (cli.place.project / "A").read_text() == "upper\n"
-    assert (cli.place.project / "a").read_text() == "a\nmore\nlower\n"
-
-
 @pytest.mark.slow
 @pytest.mark.limit(300)
 def test_very_many_changes(place: Place) -> None:
@@ -289,15 +256,3 @@ def test_very_many_changes(place: Place) -> None:
     assert (place.project / "d7/f107").read_text() == "x\n" and (place.project / "d7/nf107").exists()
     assert cli("undo").returncode == 0
     assert (place.project / "d7/f107").read_text() == "" and not (place.project / "d7/nf107").exists()
-
-
-def test_a_killed_apply_tells_the_next_command(cli: Cli) -> None:
-    """SIGKILL in the middle; whatever comes next says what it found and mended."""
-    environment = {**cli.environment, "MUDROOM_KEEPER": "0", "MUDROOM_STATE": str(cli.place.state)}
-    process = popen(["apply", "x", "--yes"], cwd=cli.place.project, env=environment, stderr=subprocess.PIPE)
-    process.kill()
-    process.communicate()
-    assert cli("recover").returncode == 0
-    done = cli("apply", "x", "--yes")
-    assert done.returncode in (0, 125), done.stderr
-    assert {name: (cli.place.project / name).read_text() for name in APPLIED} == APPLIED

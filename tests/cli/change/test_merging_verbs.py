@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from conftest import Place, listing, tick
-from forked import popen
 from mudroom.vault.moment import present
 from satellites import needs
 from screen import Screen
@@ -41,24 +38,6 @@ def in_conflict(cli: Cli) -> None:
     edit(cli, "sed -i 's/^line 3$/theirs/; s/^line 30$/theirs too/' f; echo t > g.py")
     user(cli, "line 3\n", "ours\n")
     user(cli, "line 30\n", "ours too\n")
-
-
-def on_terminal(cli: Cli, answers: str, *words: str) -> tuple[int, str]:
-    """With these answers typed ahead; what was shown."""
-    master, slave = os.openpty()
-    os.write(master, answers.encode())
-    environment = {**cli.environment, "TERM": "xterm", "NO_COLOR": "1"}
-    process = popen([*words], cwd=cli.place.project, env=environment, stdin=slave, stdout=slave, stderr=slave)
-    os.close(slave)
-    shown = b""
-    while True:
-        try:
-            data = os.read(master, 65536)
-        except OSError:  # EIO: nobody has the other end any more
-            break
-        shown += data
-    os.close(master)
-    return process.wait(timeout=60), shown.decode("utf-8", "replace").replace("\r\n", "\n")
 
 
 def test_a_conflict_is_shown_decided_and_applied(cli: Cli) -> None:
@@ -223,9 +202,9 @@ def test_by_a_merge_driver(cli: Cli) -> None:
     assert (cli.place.project / "f").read_text() == "120\n"
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
+def test_bad_input_is_one_line(cli: Cli) -> None:
+    in_conflict(cli)
+    for words, message in (
         (["--mine"], "which conflict?"),
         (["g.py", "--mine"], "there is no conflict at g.py"),
         (["nothing", "--mine"], "the fork has no change at nothing"),
@@ -237,14 +216,10 @@ def test_by_a_merge_driver(cli: Cli) -> None:
         (["f", "--tool", "nowhere %A %B"], "there is no merge driver nowhere"),
         (["f", "--tool", "true"], "the merge driver 'true' is not told the files"),
         (["f", "--tool", "false %A %B"], "false exited with 1 (nothing was decided)"),
-    ],
-)
-def test_bad_input_is_one_line(cli: Cli, words: list[str], message: str) -> None:
-    in_conflict(cli)
-    done = cli("resolve", "x", *words)
-    assert done.returncode == 125
-    assert done.stderr.startswith(f"mudroom: {message}")
-    assert done.stderr.count("\n") == 1
+    ):
+        done = cli("resolve", "x", *words)
+        assert (done.returncode, done.stderr.count("\n")) == (125, 1), (words, done.stderr)
+        assert done.stderr.startswith(f"mudroom: {message}"), words
 
 
 def test_markers_in_the_tree_only_if_asked_for(cli: Cli) -> None:
@@ -269,7 +244,7 @@ def test_by_pattern(cli: Cli) -> None:
 
 def test_hunk_by_hunk_and_the_rest_later(cli: Cli) -> None:
     edit(cli, "sed -i 's/^line 3$/three/; s/^line 20$/twenty/; s/^line 38$/last/' f; echo 1 > g.py; echo n > new")
-    code, shown = on_terminal(cli, "y\nn\ny\nn\ny\n", "apply", "x", "-p")
+    code, shown = cli.answer("", "y\nn\ny\nn\ny\n", "apply", "x", "-p")
     assert code == 0, shown
     assert "(1/3) apply this hunk [y,n,a,d,q,?]?" in shown and "-line 20" in shown
     assert "merged" not in shown, "the project had changed nothing"
@@ -306,7 +281,7 @@ def test_leaving_the_questions_keeps_the_answers(
     cli: Cli, answers: str, mode: int, lines: list[str], leave: str
 ) -> None:
     edit(cli, THREE)
-    code, shown = on_terminal(cli, answers + leave, "apply", "x", "-p")
+    code, shown = cli.answer("", answers + leave, "apply", "x", "-p")
     assert code == 0, shown
     path = cli.place.project / "f"
     assert [word for word in ("three", "twenty", "last") if word in path.read_text()] == lines, shown
@@ -318,14 +293,14 @@ def test_leaving_the_questions_keeps_the_answers(
 @pytest.mark.parametrize("leave", ["q\n", "\x04"])
 def test_leaving_the_questions_keeps_a_whole_file(cli: Cli, leave: str) -> None:
     edit(cli, "printf '\\0a' > a.bin; printf '\\0b' > b.bin; printf '\\0c' > c.bin")
-    code, shown = on_terminal(cli, "y\nn\n" + leave, "apply", "x", "-p")
+    code, shown = cli.answer("", "y\nn\n" + leave, "apply", "x", "-p")
     assert code == 0, shown
     assert [(cli.place.project / name).exists() for name in ("a.bin", "b.bin", "c.bin")] == [True, False, False]
 
 
 def test_leaving_the_questions_before_an_answer_applies_nothing(cli: Cli) -> None:
     edit(cli, THREE)
-    code, shown = on_terminal(cli, "?\nq\n", "apply", "x", "-p")
+    code, shown = cli.answer("", "?\nq\n", "apply", "x", "-p")
     assert code == 0
     assert "q - stop asking: what was chosen so far is applied" in shown and "Ctrl-C - apply nothing" in shown
     assert "nothing was chosen; all stays in the fork" in shown
@@ -346,7 +321,7 @@ def test_ctrl_c_among_the_questions_applies_nothing(cli: Cli) -> None:
 
 def test_a_hunk_is_split_and_the_rest_of_a_file_left(cli: Cli) -> None:
     edit(cli, "sed -i 's/^line 3$/three/; s/^line 6$/six/; s/^line 30$/thirty/' f; chmod 755 f")
-    code, shown = on_terminal(cli, "n\ns\nn\ny\nd\n", "apply", "x", "-p")
+    code, shown = cli.answer("", "n\ns\nn\ny\nd\n", "apply", "x", "-p")
     assert code == 0, shown
     assert "mode 0644 -> 0755" in shown
     path = cli.place.project / "f"
@@ -362,7 +337,7 @@ def test_a_hunk_is_split_and_the_rest_of_a_file_left(cli: Cli) -> None:
 def test_a_directory_is_chosen_without_what_is_in_it(cli: Cli) -> None:
     cli.place.write("d/f", "old\n")
     edit(cli, "chmod 700 d; echo new > d/f")
-    code, shown = on_terminal(cli, "y\nn\n", "apply", "x", "-p")
+    code, shown = cli.answer("", "y\nn\n", "apply", "x", "-p")
     assert code == 0, shown
     assert "change d (directory)" in shown
     assert (cli.place.project / "d").stat().st_mode & 0o777 == 0o700
@@ -377,15 +352,15 @@ def test_hunk_by_hunk_nothing_goes_that_was_answered_with_no(cli: Cli) -> None:
     cli.place.write("d/f", "old\n")
     edit(cli, TURN)
     before = listing(cli.place.project)
-    _code, shown = on_terminal(cli, "y\nn\nn\ny\ny\n", "apply", "x", "-p")
+    _code, shown = cli.answer("", "y\nn\nn\ny\ny\n", "apply", "x", "-p")
     assert "change d (directory becomes file) [" in shown and "change g.py (file becomes directory) [" in shown
     assert "d goes only together with d/f: it stays in the fork" in shown
     assert "g.py/b goes only together with g.py: it stays in the fork" in shown
     assert "nothing was chosen; all stays in the fork" in shown
-    _code, shown = on_terminal(cli, "n\nn\ny\ny\nn\n", "apply", "x", "-p")
+    _code, shown = cli.answer("", "n\nn\ny\ny\nn\n", "apply", "x", "-p")
     assert "g.py goes only together with g.py/b: it stays" in shown and "g.py/a goes only together with g.py:" in shown
     assert listing(cli.place.project) == before
-    code, shown = on_terminal(cli, "y\ny\ny\ny\ny\n", "apply", "x", "-p")
+    code, shown = cli.answer("", "y\ny\ny\ny\ny\n", "apply", "x", "-p")
     assert code == 0 and "together" not in shown
     assert (cli.place.project / "d").read_text() == "now\n" and (cli.place.project / "g.py/b").read_text() == "2\n"
 
@@ -404,7 +379,7 @@ def test_a_file_in_a_directory_that_was_a_file_is_not_named_alone(cli: Cli) -> N
 def test_a_part_is_merged_only_with_what_the_project_has_changed(cli: Cli) -> None:
     edit(cli, "sed -i 's/^line 3$/three/; s/^line 20$/twenty/' f")
     user(cli, "line 38\n", "last\n")
-    _code, shown = on_terminal(cli, "y\nn\n", "apply", "x", "-p")
+    _code, shown = cli.answer("", "y\nn\n", "apply", "x", "-p")
     assert "merged with what the project had changed: f" in shown
 
 
@@ -427,7 +402,7 @@ def test_the_projects_own_is_kept_and_what_was_dropped_comes_back(cli: Cli) -> N
 
 def test_nothing_chosen_is_nothing_done(cli: Cli) -> None:
     edit(cli, "echo 1 > g.py; printf 'a\\0' > binary")
-    code, shown = on_terminal(cli, "?\nn\nq\n", "apply", "x", "-p")
+    code, shown = cli.answer("", "?\nn\nq\n", "apply", "x", "-p")
     assert code == 0
     assert "leave it in the fork" in shown
     assert "nothing was chosen; all stays in the fork" in shown
@@ -505,10 +480,10 @@ def test_recover_names_the_forks_whose_command_was_cut_off(cli: Cli) -> None:
 
 def test_conflicts_are_told_before_the_question(cli: Cli) -> None:
     in_conflict(cli)
-    code, shown = on_terminal(cli, "c\n", "apply", "x")
+    code, shown = cli.answer("", "c\n", "apply", "x")
     assert code == 0
     assert "! conflicts with the project, and stays in the fork: f\n" in shown
-    code, shown = on_terminal(cli, "a\n", "apply", "x", "g.py")
+    code, shown = cli.answer("", "a\n", "apply", "x", "g.py")
     assert code == 0
     assert "apply would change 1 file\n" in shown and "conflicts with" not in shown
     assert (cli.place.project / "g.py").read_text() == "t\n"
@@ -525,9 +500,7 @@ def test_a_file_that_is_exchanged_while_the_pager_waits(cli: Cli) -> None:
     cli.place.write("z/made", "old\n")
     edit(cli, "yes | head -c 400000 > a; rm -r z; mkdir z; echo planted > z/made; touch -d @1 z/made")
     diff = ["diff", "x"]
-    with popen(
-        diff, cwd=cli.place.project, env=cli.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as reader:
+    with cli.start(*diff) as reader:
         assert reader.stdout is not None and reader.stderr is not None
         assert reader.stdout.read(9) == b"diff --gi"
         edit(cli, "mv z y; mkdir z; echo seen > z/made; touch -d @1 z/made")

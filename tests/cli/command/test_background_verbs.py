@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 
 from conftest import Place
-from forked import popen
 from mudroom.sandbox.host.processes import descendants
 from test_vault_verb import Cli
 
@@ -205,14 +204,7 @@ def test_what_goes_wrong_is_said_by_who_asked(cli: Cli) -> None:
 def test_it_keeps_nothing_of_its_caller(cli: Cli) -> None:
     """Whoever waits for the end of its pipes is not kept waiting, and its group can be ended without it."""
     words = ["exec", "--fork", "f", "--background", "--json", "--", "sh", "-c", SERVER]
-    caller = popen(
-        words,
-        cwd=cli.place.project,
-        env=cli.environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        start_new_session=True,
-    )
+    caller = cli.start(*words, start_new_session=True)
     row = json.loads(caller.communicate(timeout=60)[0])
     for process in below(row["keeper"]):
         assert os.getsid(process) != caller.pid
@@ -235,9 +227,7 @@ def test_output_comes_as_lines_of_json(cli: Cli) -> None:
 
 def test_a_command_in_the_foreground_is_listed(cli: Cli) -> None:
     words = ["exec", "--fork", "f", "--", "sh", "-c", "echo up; read word"]
-    with popen(
-        words, cwd=cli.place.project, env=cli.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as running:
+    with cli.start(*words, stdin=subprocess.PIPE) as running:
         assert running.stdin is not None and running.stdout is not None
         assert running.stdout.readline() == b"up\n"
         rows = cli.json("ps")["commands"]
@@ -250,15 +240,8 @@ def test_a_command_in_the_foreground_is_listed(cli: Cli) -> None:
 
 def asking(cli: Cli, *words: str) -> subprocess.Popen[str]:
     """Mudroom asked for the background, as a shell has it: a process group of its own."""
-    return popen(
-        ["exec", "--fork", "g", *words, "--background", "--", "sleep", "1000"],
-        cwd=cli.place.project,
-        env=cli.environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
+    return cli.start(
+        "exec", "--fork", "g", *words, "--background", "--", "sleep", "1000", text=True, start_new_session=True
     )
 
 
@@ -305,7 +288,7 @@ def test_who_interrupts_it_is_told_so_and_no_more(cli: Cli) -> None:
 def test_its_end_is_found_by_who_waits_for_it_when_its_keeper_is_killed(cli: Cli) -> None:
     row = started(cli, "trap '' TERM; " + SERVER)
     words = ["ps", "--end", row["id"], "--grace", "1000"]
-    with popen(words, cwd=cli.place.project, env=cli.environment, stdout=subprocess.PIPE) as waiter:
+    with cli.start(*words) as waiter:
         os.kill(row["keeper"], signal.SIGKILL)
         assert waiter.wait(60) in (0, 125)
         waiter.communicate()

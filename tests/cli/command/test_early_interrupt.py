@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 from types import SimpleNamespace
@@ -29,25 +30,17 @@ class Waiting:
         return self.running
 
 
-@pytest.mark.parametrize(("running", "has_run"), [(True, True), (False, True)])
-def test_a_command_that_runs_or_has_run_hears_of_it(running: bool, has_run: bool) -> None:
-    session = Waiting(running=running, has_run=has_run)
-    with command_signals(cast(Session, session)):
+@pytest.mark.parametrize(
+    ("running", "has_run", "is_asking"),
+    [(True, True, False), (False, True, False), (False, False, True), (False, False, False)],
+)
+def test_who_hears_of_it(running: bool, has_run: bool, is_asking: bool) -> None:
+    """A command that runs or has run, and one that asks. Before that it ends mudroom."""
+    session = Waiting(running=running, has_run=has_run, is_asking=is_asking)
+    ends = contextlib.nullcontext() if has_run or is_asking else pytest.raises(KeyboardInterrupt)
+    with ends, command_signals(cast(Session, session)):
         signal.raise_signal(signal.SIGINT)
     assert session.told == 1
-
-
-def test_who_asks_hears_of_it_by_itself() -> None:
-    session = Waiting(running=False, has_run=False, is_asking=True)
-    with command_signals(cast(Session, session)):
-        signal.raise_signal(signal.SIGINT)
-    assert session.told == 1
-
-
-def test_before_that_it_ends_mudroom() -> None:
-    session = Waiting(running=False, has_run=False)
-    with pytest.raises(KeyboardInterrupt), command_signals(cast(Session, session)):
-        signal.raise_signal(signal.SIGINT)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 

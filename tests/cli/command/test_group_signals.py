@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from conftest import Place, tick
-from forked import popen
 from mudroom.session.project_session import MOST_CHARACTERS
 from screen import BASH, Screen
 from test_vault_verb import MUDROOM, Cli
@@ -47,15 +46,7 @@ def verb(request: pytest.FixtureRequest) -> list[str]:
 def started(cli: Cli, words: list[str], script: str) -> subprocess.Popen[bytes]:
     """A process group with mudroom in it, and its command, which has written a file."""
     tick()
-    process = popen(
-        [*words, "--", "sh", "-c", script],
-        cwd=cli.place.project,
-        env=cli.environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    )
+    process = cli.start(*words, "--", "sh", "-c", script, start_new_session=True)
     assert process.stdout is not None
     assert process.stdout.readline() == b"ready\n"
     return process

@@ -8,7 +8,6 @@ import subprocess
 import pytest
 
 from conftest import Place
-from forked import popen
 from test_vault_verb import Cli
 
 PLAIN = ("sh", "-c", "echo new > a.txt")
@@ -142,15 +141,7 @@ def test_nor_a_conflict(cli: Cli) -> None:
     policy(cli, auto_apply="always")
     outside = cli.place.project / "a.txt"
     script = "echo mine > a.txt; echo ready; read x"
-    with popen(
-        ["run", "--", "sh", "-c", script],
-        cwd=cli.place.project,
-        env=cli.environment,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
+    with cli.start("run", "--", "sh", "-c", script, stdin=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         outside.write_text("theirs\n")

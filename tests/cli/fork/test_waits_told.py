@@ -2,30 +2,15 @@
 
 from __future__ import annotations
 
-import subprocess
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from conftest import Place
-from forked import popen
 from mudroom.vault.lock import PATIENCE, Lock, wait_for
 from test_vault_verb import Cli
 
 pytestmark = pytest.mark.both_users
-
-
-def begun(place: Place, arguments: Sequence[str]) -> subprocess.Popen[str]:
-    return popen(
-        [*arguments],
-        cwd=place.project,
-        env=Cli(place).environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
 
 
 @pytest.mark.parametrize(
@@ -39,7 +24,7 @@ def test_a_busy_fork(place: Place, arguments: list[str]) -> None:
         session.forks.checkpoint("f", "first")
         busy = Lock(session.vault.fork("f").path + b"/lock")
         busy.acquire("a test's command")
-        process = begun(place, arguments)
+        process = Cli(place).start(*arguments, text=True)
         assert process.stderr is not None
         first = process.stderr.readline()
         busy.release()
@@ -52,7 +37,7 @@ def test_a_busy_fork(place: Place, arguments: list[str]) -> None:
 def test_a_vault_that_another_has_alone(place: Place) -> None:
     with place.session() as session:
         with session.alone("`mudroom apply f` (process 1)"):
-            process = begun(place, ["exec", "--fork", "f", "--", "true"])
+            process = Cli(place).start("exec", "--fork", "f", "--", "true", text=True)
             assert process.stderr is not None
             first = process.stderr.readline()
         _output, rest = process.communicate(timeout=60)

@@ -8,7 +8,6 @@ import subprocess
 import sys
 from typing import Any
 
-from forked import popen
 from mudroom.core.network.flow import Flow, flow_to_json
 from net_cli import GATE, cli
 from test_vault_verb import Cli
@@ -97,9 +96,7 @@ def test_a_flow_that_nobody_can_read_is_told(cli: Cli) -> None:
 def test_follow(cli: Cli) -> None:
     journal(cli, ("a", FLOW))
     command = ["net", "log", "--follow", "--json", "--denied"]
-    with popen(
-        command, cwd=cli.place.project, env=cli.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as process:
+    with cli.start(*command) as process:
         assert process.stdout is not None
         journal(cli, ("a", FLOW), ("b", DENIED))
         first = json.loads(process.stdout.readline())

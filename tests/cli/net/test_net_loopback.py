@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from forked import popen
 from mudroom.core.network.preset import PRESETS
 from mudroom.policy.config import LOOPBACK_WORDS, answers_name
 from net_cli import GATE, cli
@@ -133,10 +132,7 @@ def test_a_port_that_is_opened_is_for_this_user(cli: Cli) -> None:
     row = json.loads(done.stdout)
     while 3000 not in (cli.json("ps")["commands"] or [{"ports": []}])[0]["ports"]:
         assert cli.json("ps")["commands"], cli("ps", "--output", row["id"]).stderr
-    with popen(
-        ["net", "open", "3000", "--as", "0", "--json"],
-        cwd=cli.place.project, env=cli.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    ) as opening:  # fmt: skip
+    with cli.start("net", "open", "3000", "--as", "0", "--json", text=True) as opening:  # fmt: skip
         assert opening.stdout is not None and opening.stderr is not None
         port = json.loads(opening.stdout.readline())["port"]
 

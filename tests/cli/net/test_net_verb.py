@@ -124,9 +124,11 @@ def test_a_policy_overrides_an_answer_and_it_is_said(cli: Cli) -> None:
     assert done.stderr == "note: port 8443 all the same: policy.yaml:3: *.evil.example denies it\n"
 
 
-@pytest.mark.parametrize(
-    ("asked", "code", "said"),
-    [
+def test_why(cli: Cli) -> None:
+    cli.place.write(
+        ".mudroom/policy.yaml", GATE + '  presets: [npm]\n  allow: [a.com]\n  deny: ["**.bad.com"]\n  ask: [c.com]\n'
+    )
+    for asked, code, said in (
         ("a.com", 0, "a.com:443: allow: policy.yaml:4: a.com allows it"),
         ("A.com.:80", 0, "a.com:80: allow: policy.yaml:4: a.com allows it"),
         ("a.com:22", 1, "a.com:22: ask: no rule names port 22 of it; policy.yaml:4: a.com is for other ports"),
@@ -141,18 +143,13 @@ def test_a_policy_overrides_an_answer_and_it_is_said(cli: Cli) -> None:
             "[::1]:443: deny: no rule names this port of this machine; to allow it: mudroom net allow '[::1]:443'",
         ),
         ("[::ffff:127.0.0.1]:80", 1, "127.0.0.1:80: deny: no rule names this port of this machine"),
-    ],
-)
-def test_why(cli: Cli, asked: str, code: int, said: str) -> None:
-    cli.place.write(
-        ".mudroom/policy.yaml", GATE + '  presets: [npm]\n  allow: [a.com]\n  deny: ["**.bad.com"]\n  ask: [c.com]\n'
-    )
-    done = cli("net", "why", asked)
-    assert said in done.stdout, done
-    assert (done.returncode, done.stderr) == (code, "")
-    found = cli.json("net", "why", asked, code=code)
-    assert (found["schema"], found["mode"]) == ("mudroom.net-why/1", "gate")
-    assert (found["answers"][0]["action"] == "allow") is (code == 0)
+    ):
+        done = cli("net", "why", asked)
+        assert said in done.stdout, done
+        assert (done.returncode, done.stderr) == (code, ""), asked
+        found = cli.json("net", "why", asked, code=code)
+        assert (found["schema"], found["mode"]) == ("mudroom.net-why/1", "gate")
+        assert (found["answers"][0]["action"] == "allow") is (code == 0), asked
 
 
 @pytest.mark.parametrize(
@@ -209,17 +206,6 @@ def test_a_command_reads_the_rules_and_cannot_change_them(cli: Cli) -> None:
     assert result["stdout"].count("a.com") == 1
     assert (own.read_bytes(), file.read_bytes(), result["changes"]["files"]) == (before, before, [])
     assert rules(cli) == [("allow", "a.com", [], "permissions.yaml:4")] * 2
-
-
-def test_rules_that_a_command_makes_up_are_not_applied(cli: Cli) -> None:
-    """In a project without a ``.mudroom`` a command can make one in its fork; it stays there."""
-    script = (
-        "umask 077; mkdir -p .mudroom/local && echo 'allow: [evil.example]' > .mudroom/local/permissions.yaml; touch x"
-    )
-    assert cli("run", "--yes", "--", "sh", "-c", script).returncode in (0, 3)
-    assert (cli.place.project / "x").exists()
-    assert not (cli.place.project / ".mudroom").exists()
-    assert rules(cli) == []
 
 
 def test_only_the_modules_that_are_needed(cli: Cli) -> None:

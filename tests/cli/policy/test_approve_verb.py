@@ -15,7 +15,6 @@ import pytest
 import yaml
 
 from conftest import Place
-from forked import popen
 from mudroom.core.approval.approval import CommandQuestion, HostQuestion
 from mudroom.core.approval_queue import QueueRow
 from mudroom.core.command.verdict import Verdict
@@ -226,21 +225,17 @@ def test_always_without_a_rule_is_refused_and_nothing_is_decided(cli: Approving)
     assert cli.row(name).state == "waiting"
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
+def test_what_cannot_be(cli: Approving) -> None:
+    for words, said in (
         (("abcdef",), "there is no question abcdef (mudroom approve lists the waiting questions)"),
         (("../x",), "there is no question ../x"),
         (("--deny",), "which question is answered?"),
         (("--follow",), "--follow asks on a terminal"),
         (("abc", "--hour", "--always"), "--hour allows for an hour, and writes no rule (mudroom approve ID --hour)"),
         (("abc", "--hour", "--deny"), "--hour allows for an hour"),
-    ],
-)
-def test_what_cannot_be(cli: Approving, words: tuple[str, ...], said: str) -> None:
-    done = cli("approve", *words)
-    assert done.returncode == 125
-    assert said in done.stderr
+    ):
+        done = cli("approve", *words)
+        assert done.returncode == 125 and said in done.stderr, done
 
 
 @pytest.mark.both_users
@@ -259,13 +254,7 @@ def test_another_users_vault_is_refused_in_one_line(cli: Approving) -> None:
 
 def test_while_a_users_command_has_the_vault(cli: Approving) -> None:
     name = cli.put()
-    with popen(
-        ["run", "--no", "--", "sh", "-c", "echo runs; read line"],
-        cwd=cli.place.project,
-        env=cli.environment,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    ) as running:
+    with cli.start("run", "--no", "--", "sh", "-c", "echo runs; read line", stdin=subprocess.PIPE) as running:
         assert running.stdout is not None
         assert running.stdout.readline() == b"runs\n"
         other = cli.put(QUESTION._replace(fingerprint="5", fork="other"))

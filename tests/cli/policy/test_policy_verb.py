@@ -34,9 +34,8 @@ def test_why_the_last_command_was_refused_something(cli: Cli) -> None:
     assert (why.returncode, why.stdout) == (1, "nothing was refused to: true\n")
 
 
-@pytest.mark.parametrize(
-    ("about", "code", "said"),
-    [
+def test_why_of_a_call_or_a_path(cli: Cli) -> None:
+    for about, code, said in (
         ("ptrace", 0, "ptrace: EPERM: steers another process"),
         ("clone", 0, "clone: with some arguments EPERM: a new namespace gives capabilities"),
         ("read", 1, "read: allowed: no rule of the filter names it"),
@@ -46,14 +45,12 @@ def test_why_the_last_command_was_refused_something(cli: Cli) -> None:
         ("{project}/src/a.py", 1, "/src/a.py: staged: "),
         ("{project}/.env", 0, "/.env: empty: it is a secret; secrets.show in the policy shows it"),
         ("/proc/1/root", 0, "/proc/1/root: private: "),
-    ],
-)
-def test_why_of_a_call_or_a_path(cli: Cli, about: str, code: int, said: str) -> None:
-    about = about.format(home=cli.place.home, project=cli.place.project)
-    done = cli("policy", "why", about)
-    assert said in done.stdout, done
-    assert (done.returncode, done.stderr) == (code, "")
-    assert cli.json("policy", "why", about, code=code)["rules"][0]["refused"] is (code == 0)
+    ):
+        name = about.format(home=cli.place.home, project=cli.place.project)
+        done = cli("policy", "why", name)
+        assert said in done.stdout, done
+        assert (done.returncode, done.stderr) == (code, ""), name
+        assert cli.json("policy", "why", name, code=code)["rules"][0]["refused"] is (code == 0), name
 
 
 def test_nonsense_is_one_line(cli: Cli) -> None:

@@ -18,7 +18,6 @@ import pytest
 
 from clocks import give_way
 from conftest import Place
-from forked import popen
 from mudroom.vault.approvals.bell import Bell
 from screen import BASH, PATIENCE, Screen
 from test_approve_verb import Approving
@@ -84,15 +83,7 @@ def run(cli: Approving, *words: str, options: tuple[str, ...] = ()) -> Screen:
 
 
 def waiting_without_a_terminal(cli: Approving, *words: str, options: tuple[str, ...] = ()) -> subprocess.Popen[str]:
-    return popen(
-        ["run", "--json", "--no", *options, "--", sys.executable, *words],
-        cwd=cli.place.project,
-        env=cli.environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    return cli.start("run", "--json", "--no", *options, "--", sys.executable, *words, text=True)
 
 
 def until(condition: Callable[[], bool]) -> None:
@@ -308,14 +299,8 @@ def test_ctrl_c_without_a_terminal_takes_it_back(cli: Approving, page: Bell) -> 
 
 def test_who_comes_late_is_asked_about_what_comes_later(cli: Approving) -> None:
     """Refused once while nobody was there; the same host again, when a page is open."""
-    process = popen(
-        ["run", "--no", "--", sys.executable, "-u", "-c", LATE, f"{NOBODY}:443"],
-        cwd=cli.place.project,
-        env=cli.environment,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
+    process = cli.start(
+        "run", "--no", "--", sys.executable, "-u", "-c", LATE, f"{NOBODY}:443", stdin=subprocess.PIPE, text=True
     )
     assert process.stdin is not None
     assert process.stdout is not None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 
 import pytest
@@ -165,13 +164,3 @@ def test_a_narrow_terminal_that_is_taken(cli: Approving) -> None:
     cli.queue.decide(cli.waiting(screen), allow=False, by="page")
     screen.expect("told HTTP/1.1 403")
     assert screen.exit_code() == 0
-
-
-def test_what_was_refused_is_in_the_journal(cli: Approving) -> None:
-    screen = full_screen(cli.place, f"{NOBODY}:443")
-    cli.queue.decide(cli.waiting(screen), allow=False, by="page")
-    screen.expect("told HTTP/1.1 403")
-    assert screen.exit_code() == 0
-    rows = [json.loads(line) for line in cli("log", "-n", "0", "--json").stdout.splitlines()]
-    (run,) = [row for row in rows if row["kind"] == "run"]
-    assert [denial["target"] for denial in run["data"]["denials"]] == [f"{NOBODY}:443"]

@@ -20,7 +20,6 @@ from typing import Any
 import pytest
 
 from conftest import Place
-from forked import popen
 from mudroom.cli.vault import event_row
 from mudroom.cli.vault.log import moment
 from mudroom.core.journal import event_text
@@ -28,7 +27,7 @@ from mudroom.core.journal.event import Event
 from mudroom.core.network.flow import Flow, flow_to_json
 from mudroom.errors import UsageError
 from mudroom.vault.journal.journal import Journal
-from test_command_line import Cli
+from test_vault_verb import Cli
 from tiers import each
 
 SOURCE = Path(event_row.__file__).parents[2]
@@ -196,9 +195,9 @@ def test_the_json_form_stays(cli: Cli) -> None:
 # --- filters ---
 
 
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
+def test_filters(cli: Cli) -> None:
+    filled(cli)
+    for words, expected in (
         ((), [1, 2, 3, 4, 5, 6]),
         (("-n", "2"), [5, 6]),
         (("-n", "0"), [1, 2, 3, 4, 5, 6]),
@@ -216,11 +215,8 @@ def test_the_json_form_stays(cli: Cli) -> None:
         (("--since", "5s"), []),
         (("--since", "500w"), [1, 2, 3, 4, 5, 6]),
         (("--kind", "flow", "--fork", "b"), []),
-    ],
-)
-def test_filters(cli: Cli, words: tuple[str, ...], expected: list[int]) -> None:
-    filled(cli)
-    assert numbers(cli, *words) == expected
+    ):
+        assert numbers(cli, *words) == expected, words
 
 
 def test_more_than_twenty_are_asked_for(cli: Cli) -> None:
@@ -273,7 +269,7 @@ def test_colours_are_for_terminals(cli: Cli) -> None:
     filled(cli)
     assert "\x1b" not in cli("log").stdout
     main, side = pty.openpty()
-    with popen(["log"], cwd=cli.place.project, env=cli.environment, stdout=side, stderr=side):
+    with cli.start("log", stdout=side, stderr=side):
         os.close(side)
         text = b""
         try:
@@ -295,13 +291,7 @@ def lines(process: subprocess.Popen[bytes], count: int) -> list[int]:
 
 
 def follow(cli: Cli, *words: str) -> subprocess.Popen[bytes]:
-    return popen(
-        ["log", "--follow", "--json", *words],
-        cwd=cli.place.project,
-        env=cli.environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
+    return cli.start("log", "--follow", "--json", *words)
 
 
 def test_follow(cli: Cli) -> None:

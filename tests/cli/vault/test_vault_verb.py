@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from conftest import Place, environment, tick
-from forked import run
+from forked import on_terminal, popen, run
 
 MUDROOM = [sys.executable, "-m", "mudroom"]
 
@@ -22,11 +22,34 @@ MUDROOM = [sys.executable, "-m", "mudroom"]
 class Cli:
     def __init__(self, place: Place) -> None:
         self.place = place
-        self.environment = environment(place)
+        self.environment = environment(place, TERM="xterm")
 
     def __call__(self, *words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
         tick()
         return run(words, cwd=cwd or self.place.project, env=self.environment, stdin=subprocess.DEVNULL)
+
+    def start(self, *words: str, **options: Any) -> subprocess.Popen[Any]:
+        """Return the process of ``mudroom``, with pipes for its output and without an input."""
+        tick()
+        streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        return popen(words, cwd=self.place.project, env=self.environment, **streams | options)
+
+    def answer(self, question: str, keys: str, *words: str) -> tuple[int, str]:
+        """Run on a terminal of its own, and type the keys when the question stands there. Return the exit code, and
+        what was shown."""
+        variables = {**self.environment, "TERM": "xterm", "NO_COLOR": "1"}
+        process, master = on_terminal(words, cwd=self.place.project, env=variables)
+        shown, is_typed = b"", False
+        while True:
+            try:
+                shown += os.read(master, 65536)
+            except OSError:  # EIO: nobody has the other end any more
+                break
+            if not is_typed and question.encode() in shown:
+                os.write(master, keys.encode())
+                is_typed = True
+        os.close(master)
+        return process.wait(timeout=60), shown.decode("utf-8", "replace").replace("\r\n", "\n")
 
     def json(self, *words: str, cwd: Path | None = None, code: int = 0) -> dict[str, Any]:
         done = self(*words, "--json", cwd=cwd)

@@ -40,13 +40,6 @@ def test_an_agent_outside_is_ended_with_its_children(place: Place) -> None:
     assert not os.path.exists(f"/proc/{child}/exe")
 
 
-def test_a_program_that_is_not_there(place: Place) -> None:
-    _ours, theirs = pipes()
-    with pytest.raises(CommandNotStarted) as raised:
-        start_outside([b"no-such-agent"], os.fsencode(place.project), theirs, {b"PATH": b"/usr/bin:/bin"})
-    assert raised.value.exit_code == 127
-
-
 def test_an_agent_outside_is_no_program_of_the_project(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     ran = place.root / "ran"
     place.write("no-such-agent", f"#!/bin/sh\necho > {ran}\n", 0o755)

@@ -106,18 +106,6 @@ def test_a_running_agent_is_applied_by_a_fork_of_its_fork(place: Place, start: S
     assert editor.turn(["own_read", "made.txt"]) == ["done\n"]
 
 
-def test_the_users_edit_while_a_command_runs_is_merged_later(place: Place, start: Start) -> None:
-    place.write("a.txt", "1\n2\n3\n4\n5\n")
-    editor = start()
-    editor.open()
-    editor.turn(["shell", "sed -i s/1/one/ a.txt"])
-    place.write("a.txt", "1\n2\n3\n4\nfive\n")  # as the editor saves
-    assert editor.turn(["read", "a.txt"])[0] == {"content": "one\n2\n3\n4\n5\n"}, "the fork has its own version"
-    assert editor.leave() == 0
-    mudroom(place, "apply", FORK, "--yes")
-    assert (place.project / "a.txt").read_text() == "one\n2\n3\n4\nfive\n"
-
-
 def test_a_file_that_the_user_saves_is_seen(place: Place, start: Start) -> None:
     place.write("a.txt", "old\n")
     editor = start()

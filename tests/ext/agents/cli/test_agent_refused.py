@@ -12,7 +12,7 @@ from mudroom.cli.command.refusals import refusal_lines
 from mudroom.core.result import Denial
 from mudroom.ext.agents.catalog import Catalog
 from test_asking import ASK, NOBODY
-from test_refused import OTHER, said_of_nested
+from test_refused import said_of_nested
 from test_vault_verb import Cli
 from tiers import each
 
@@ -56,8 +56,3 @@ def test_telemetry_is_counted_after_an_agent(place: Place) -> None:
 def test_an_inner_sandbox_that_fails_is_told(place: Place, verb: tuple[str, ...]) -> None:
     told = "codex's own sandbox cannot run inside mudroom's; this switches it off: codex -c"
     assert told in said_of_nested(place, "codex", verb)
-
-
-@pytest.mark.both_users
-def test_an_inner_sandbox_that_no_profile_knows(place: Place) -> None:
-    assert OTHER in said_of_nested(place, "other", ("agent", "run"))

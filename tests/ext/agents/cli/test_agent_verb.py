@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-import forked
 from clocks import give_way
 from conftest import Place, full_listing, tick
 from screen import BASH, Screen
@@ -195,12 +194,10 @@ def test_bad_words(cli: Cli, place: Place) -> None:
     for words, message in (
         (("agent", "run", card), "no command was given"),
         (("agent", "run", card, "--"), "no command was given"),
-        (("agent", "run"), "no agent was named"),
         (("agent", "run", str(place.root / "none.json"), "--", "true"), "No such file"),
         (("agent", "run", card, "--fork", "a/b", "--", "true"), "cannot be the name of a fork"),
         (("agent", "check", card, "--", "true"), "agent check runs no command"),
         (("agent", "run", card, "true"), "agent takes no argument true"),
-        (("agent",), "agent needs an action: run, ls, show, settings, check, card"),
     ):
         done = cli(*words)
         assert done.returncode == 125, words
@@ -426,14 +423,7 @@ def test_variables_are_passed_if_the_user_says_so(cli: Cli, place: Place) -> Non
 def background(cli: Cli, card: str, script: str, words: list[str]) -> subprocess.Popen[bytes]:
     tick()
     command = ["agent", "run", card, *words, "--", "sh", "-c", script]
-    return forked.popen(
-        command,
-        cwd=cli.place.project,
-        env=cli.environment,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
+    return cli.start(*command, stdin=subprocess.PIPE)
 
 
 def wait_for(condition: Any) -> None:
@@ -482,19 +472,6 @@ def test_whoever_tells_mudroom_to_end_ends_the_agent(cli: Cli, place: Place, num
 
 
 @pytest.mark.skipif(not BASH, reason="there is no bash")
-def test_a_terminal_that_closes(place: Place) -> None:
-    script = "echo done > report; echo ready; sleep 1000; sleep 1000"
-    card = write_card(place, artifacts=["report"])
-    out = place.root / "out"
-    screen = Screen(place, *MUDROOM, "agent", "run", card, "--artifacts", str(out), "--", "sh", "-c", script)
-    screen.expect("ready")
-    os.close(screen.master)
-    screen.wait()
-    assert (out / "files/report").read_text() == "done\n"
-    assert states(Cli(place)) == ["started", "ended"]
-
-
-@pytest.mark.skipif(not BASH, reason="there is no bash")
 def test_on_a_terminal_it_has_one_of_its_own(place: Place) -> None:
     card = write_card(place)
     script = "test -t 0 && test -t 1 && echo both; read line; echo got $line; touch x"
@@ -503,17 +480,6 @@ def test_on_a_terminal_it_has_one_of_its_own(place: Place) -> None:
     screen.type("this\n")
     screen.expect("got this.*kept as helper")
     assert screen.exit_code() == 0
-
-
-@pytest.mark.skipif(not BASH, reason="there is no bash")
-def test_ctrl_c_on_a_terminal_is_the_agents(place: Place) -> None:
-    card = write_card(place)
-    script = "trap 'echo caught; exit 5' INT; echo ready; sleep 1000 & wait"
-    screen = Screen(place, *MUDROOM, "agent", "run", card, "--", BASH, "-c", script, columns=200)
-    screen.expect("ready")
-    screen.type("\x03")
-    screen.expect("caught")
-    assert screen.exit_code() == 5
 
 
 def test_time_runs_out(cli: Cli, place: Place) -> None:

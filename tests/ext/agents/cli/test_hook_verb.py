@@ -108,8 +108,8 @@ NO_EVENTS = ["", "{", "[]", "null", "[" * 100_000, '"' + "x" * 1_000_000 + '"', 
 
 @pytest.mark.parametrize(("agent", "text"), pairs(list(CONTRACTS), NO_EVENTS))
 def test_what_is_not_an_event_is_refused(cli: Cli, agent: str, text: str) -> None:
-    assert "mudroom: " in json.dumps(run(cli, agent, text))
-    assert "den" in json.dumps(run(cli, agent, text))
+    answer = json.dumps(run(cli, agent, text))
+    assert "mudroom: " in answer and "den" in answer
 
 
 def test_commands_are_left_to_the_prefix_of_the_installation_only(cli: Cli) -> None:
@@ -278,16 +278,6 @@ def test_a_file_that_cannot_be_edited_stays(cli: Cli, content: bytes, message: s
     assert message in done.stderr
     assert path.read_bytes() == content
     assert not list(cli.place.state.glob("hooks/*")), "all or nothing"
-
-
-def test_a_settings_file_of_megabytes(cli: Cli) -> None:
-    settings = cli.place.project / ".claude/settings.local.json"
-    settings.parent.mkdir()
-    settings.write_bytes(b" " * (9 << 20))
-    done = cli("hook", "install", "claude")
-    told = f"mudroom: {settings} is larger than any settings file (8 MiB) (ls -l {settings})\n"
-    assert (done.returncode, done.stderr) == (125, told)
-    assert settings.stat().st_size == 9 << 20
 
 
 def test_a_project_whose_path_is_no_text(cli: Cli) -> None:

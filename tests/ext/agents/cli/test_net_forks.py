@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from net_cli import cli
 from test_vault_verb import Cli
 
@@ -65,9 +63,11 @@ SAME = "have the same name twin for each other, so none has it"
 BOTH = "forks reach each other with the consent of both"
 
 
-@pytest.mark.parametrize(
-    ("words", "problem", "hint"),
-    [
+def test_bad_input_about_forks(cli: Cli) -> None:
+    with cli.place.session() as session:
+        for name in ("planner", "coder", "twin", "TWIN"):
+            session.forks.new(name)
+    for words, problem, hint in (
         ("show 8000", "for which fork?", "--fork NAME"),
         ("show coder:8000 --fork coder", "net show takes ports: coder:8000", "mudroom net show 8000 --fork coder"),
         ("reach nobody:8000 --fork coder", "there is no fork named nobody", "mudroom ls"),
@@ -81,12 +81,7 @@ BOTH = "forks reach each other with the consent of both"
             "net reach coder:8000",
         ),
         ("allow *.mudroom.internal", "no host rule opens", "net reach FORK:8000"),
-    ],
-)
-def test_bad_input_about_forks(cli: Cli, words: str, problem: str, hint: str) -> None:
-    with cli.place.session() as session:
-        for name in ("planner", "coder", "twin", "TWIN"):
-            session.forks.new(name)
-    done = cli("net", *words.split())
-    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (125, "", 1), done
-    assert problem in done.stderr and hint in done.stderr, done.stderr
+    ):
+        done = cli("net", *words.split())
+        assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (125, "", 1), done
+        assert problem in done.stderr and hint in done.stderr, done.stderr

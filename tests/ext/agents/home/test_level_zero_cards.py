@@ -63,23 +63,19 @@ def test_what_a_card_would_get(furnished: Place) -> None:
     assert not (furnished.state / "vaults").exists()
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
+def test_a_bad_card_is_one_line(place: Place) -> None:
+    for text, message in (
         ("{", "card.json:1: this is not JSON"),
         ('{"agentId": "a", "agentId": "b"}', "card.json: 'agentId' is given twice"),
         ('{"agentId": "a", "needs": 1}', "card.json: the card has an unknown key 'needs'"),
         ("[" * 100_000, "card.json: nested too deeply"),
         ("\xff", "card.json:1: this is not UTF-8"),
         (" " * (1 << 20) + "{}", "card.json is larger than any card"),
-    ],
-)
-def test_a_bad_card_is_one_line(place: Place, text: str, message: str) -> None:
-    path = place.write("card.json", text.encode("latin-1"))
-    done = mudroom(place, "exec", "--card", str(path), "--", "true")
-    assert done.returncode == 125
-    assert message in done.stderr
-    assert done.stderr.count("\n") == 1
+    ):
+        path = place.write("card.json", text.encode("latin-1"))
+        done = mudroom(place, "exec", "--card", str(path), "--", "true")
+        assert (done.returncode, done.stderr.count("\n")) == (125, 1), done
+        assert message in done.stderr
     assert not place.state.exists()
 
 

@@ -131,28 +131,6 @@ def meanwhile(result: Callable[[], Result], act: Callable[[threading.Event], Non
         other.join()
 
 
-def test_a_long_command_and_the_host_see_each_other_s_renewals(place: Place) -> None:
-    session, host = opened(place), log_in(place)
-    code = """
-import time
-for turn in range(3):
-    open(path + ".tmp", "w").write('{"inside": %d}' % turn); os.rename(path + ".tmp", path)
-    while open(path).read() != '{"outside": %d}' % turn: time.sleep(0.01)
-print("over")"""
-
-    def rotate(over: threading.Event) -> None:
-        for turn in range(3):
-            while json.loads(host.read_text()) != {"inside": turn}:
-                if over.wait(0.002):
-                    return
-            new = host.with_name("new")
-            new.write_text(f'{{"outside": {turn}}}')
-            os.rename(new, host)
-
-    assert meanwhile(lambda: python(session, ".codex/auth.json", code), rotate).stdout == b"over\n"
-    assert json.loads(host.read_text()) == {"outside": 2}
-
-
 def test_a_command_in_the_background_and_one_beside_it(place: Place) -> None:
     session, host = opened(place), log_in(place)
     started = session.start([b"sh", b"-c", b"echo up; sleep 600"], fork="f")
@@ -164,18 +142,6 @@ def test_a_command_in_the_background_and_one_beside_it(place: Place) -> None:
     started.end()
     while copies(place):  # the sandbox ends after its last command
         give_way()
-
-
-def test_two_forks_at_once_have_the_login_of_the_last_renewal(place: Place) -> None:
-    session, host = opened(place), log_in(place)
-    wait = "import time\nwhile 'first' not in open(path).read(): time.sleep(0.01)\n" + WAYS["renamed"]
-    other = opened(place)
-
-    def renew(_over: threading.Event) -> None:
-        python(other, ".codex/auth.json", WAYS["renamed"], "b", '{"token": "first"}')
-
-    result = meanwhile(lambda: python(session, ".codex/auth.json", wait, "a", '{"token": "second"}'), renew)
-    assert (host.read_text(), told(result)) == ('{"token": "second"}', [])
 
 
 def copy_of(place: Place, over: threading.Event) -> Path:

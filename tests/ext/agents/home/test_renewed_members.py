@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -77,27 +76,6 @@ def test_of_two_renewals_that_whose_tokens_end_later_is_the_newer() -> None:
     keys = ("*.access", "*.expires")
     ends = [ends_of(tokens_in(text(renewed(number)).encode(), text(OLD).encode(), keys) or b"") for number in (1000, 0)]
     assert ends == [1_700_000_001, 1_700_000_000]
-
-
-def test_a_renewal_on_the_host_is_seen_inside_while_the_command_runs(place: Place) -> None:
-    session, host = opened(place, "opencode"), log_in(place, AUTH, text(OLD))
-    code = """
-import json, time
-with open(path + ".up", "x"): pass
-while json.load(open(path))["anthropic"]["access"] != "a7": time.sleep(0.01)
-print(open(path).read())"""
-    from test_logins import meanwhile
-
-    def renew(over: Any) -> None:
-        while not list(place.state.glob("vaults/*/forks/*/home/opencode/*/auth.json.up")):
-            if over.wait(0.002):
-                return
-        new = host.with_name("new")
-        new.write_text(json.dumps(renewed(7)))
-        os.rename(new, host)
-
-    result = meanwhile(lambda: python(session, AUTH, code), renew)
-    assert json.loads(result.stdout) == renewed(7)
 
 
 def test_a_file_that_is_no_json_any_more_is_not_kept_and_that_is_said(place: Place) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import stat
 import subprocess
-import threading
 from pathlib import Path
 
 import pytest
@@ -19,7 +18,7 @@ from mudroom.ext.agents.home.agent_settings import agent_settings
 from mudroom.ext.agents.home.login import LoginKeeper
 from mudroom.sandbox.host.host import landlock_abi
 from mudroom.session import Session
-from test_logins import MODES, WAYS, meanwhile, python
+from test_logins import MODES, WAYS, python
 from test_logins import opened as with_profile
 from tiers import half, pairs
 
@@ -75,27 +74,6 @@ def test_every_way_of_writing_for_every_file(place: Place, file: str, view: str)
         assert [entry for entry in os.listdir(host.parent) if "mudroom" in entry] == []
 
 
-def test_a_running_command_and_the_host_see_each_other_s_writes(place: Place) -> None:
-    session, host = opened(place, ".npmrc"), written(place, ".npmrc")
-    code = """
-import time
-for turn in range(3):
-    open(path + ".tmp", "w").write(f"inside {turn}"); os.rename(path + ".tmp", path)
-    while open(path).read() != f"outside {turn}": time.sleep(0.01)
-print("over")"""
-
-    def rotate(over: threading.Event) -> None:
-        for turn in range(3):
-            while host.read_text() != f"inside {turn}":
-                if over.wait(0.002):
-                    return
-            host.with_name("new").write_text(f"outside {turn}")
-            os.rename(host.with_name("new"), host)
-
-    assert meanwhile(lambda: python(session, ".npmrc", code), rotate).stdout == b"over\n"
-    assert host.read_text() == "outside 2"
-
-
 def test_a_command_in_the_background_and_one_beside_it(place: Place) -> None:
     session, host = opened(place, ".npmrc"), written(place, ".npmrc")
     started = session.start([b"sh", b"-c", b"echo up; sleep 600"], fork="f")
@@ -142,23 +120,6 @@ def test_a_file_that_the_host_has_removed_is_set_aside(place: Place) -> None:
     reason, _so, way_out = note.partition("; ")
     assert reason == "~/.npmrc was not kept: this machine has none any more"
     assert subprocess.run(way_out.removesuffix(" keeps it"), shell=True, check=True) and host.read_text() == "token=new"
-
-
-def test_of_two_writes_the_newer_is_kept_and_the_other_is_named(place: Place) -> None:
-    session, host = opened(place, ".npmrc"), written(place, ".npmrc")
-    with pytest.MonkeyPatch.context() as patch:
-        ended = LoginKeeper.close
-
-        def close(keeper: LoginKeeper) -> None:
-            host.write_text("token=bare")
-            ended(keeper)
-
-        patch.setattr(LoginKeeper, "look", lambda *_words, **_more: None)
-        patch.setattr(LoginKeeper, "close", close)
-        [note] = told(python(session, ".npmrc", WAYS["renamed"], new="token=inside"), ".npmrc")
-    expected = "~/.npmrc was renewed inside and on this machine: the one on this machine is newer; the other: "
-    assert note.startswith(expected) and host.read_text() == "token=bare"
-    assert Path(note.removeprefix(expected)).read_text() == "token=inside"
 
 
 def test_permissions_that_a_command_removes_lose_nothing(place: Place) -> None:

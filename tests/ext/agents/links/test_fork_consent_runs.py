@@ -10,15 +10,13 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
 
 import pytest
 
 from clocks import give_way
 from conftest import Place
 from mudroom.core.agent.endpoint import AgentEndpoint
-from mudroom.core.network.fork_host import ForkDial, parse_link
+from mudroom.core.network.fork_host import parse_link
 from mudroom.core.network.fork_rule import ForkIdentity, parse_forks
 from mudroom.core.network.host_rules import parse_rule
 from mudroom.core.settings import Settings
@@ -33,7 +31,6 @@ from mudroom.ext.agents.session.run_agent import run_agent
 from mudroom.net.gate.fork_dials import MOST_PAIR
 from mudroom.session import Session
 from mudroom.session.confinement import namespace_program, socket_maker
-from mudroom.session.confinement.dial_desk import MOST_DIALS, DialDesk
 from mudroom.session.confinement.dialler import DialledFork, ForkRefused
 from mudroom.session.confinement.host_approver import HostAnswers
 from mudroom.vault.forks.endpoint import register
@@ -530,18 +527,3 @@ def test_a_list_of_agents_beyond_the_buffer_of_a_socket(place: Place, monkeypatc
         assert len(os.listdir("/proc/self/fd")) == before
         os.close(dialler.begin("agents.mudroom.internal", 80, "/").result().descriptor)
         dialler.close()
-
-
-def test_more_dials_than_are_made_at_once() -> None:
-    """The gate sends no more: it is another process, and is not trusted to."""
-    answers: list[tuple[int, str, bool]] = []
-    door = SimpleNamespace(
-        dialled=lambda identity, _connection, error, is_refused: answers.append((identity, error, is_refused))
-    )
-    pending = SimpleNamespace(fileno=lambda: 0, close=lambda: None)
-    dialler = SimpleNamespace(begin=lambda *_where: pending, close=lambda: None)
-    desk = DialDesk(lambda: cast(Any, dialler))
-    for number in range(MOST_DIALS + 1):
-        desk.dial(cast(Any, door), ForkDial(number, "coder.mudroom.internal", 80))
-    assert answers == [(MOST_DIALS, "16 connections to other forks are being made", False)]
-    desk.close()

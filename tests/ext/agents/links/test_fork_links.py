@@ -17,12 +17,10 @@ import pytest
 from clocks import give_way
 from conftest import Place
 from mudroom.core.network.fork_host import parse_link
-from mudroom.core.network.host_rules import parse_rule
 from mudroom.core.settings import Settings
 from mudroom.ext.agents.core.card_fields import parse_card
 from mudroom.ext.agents.session.run_agent import run_agent
 from mudroom.session import Session
-from mudroom.session.confinement.host_approver import HostAnswers
 from mudroom.session.confinement.namespace_listener import NamespaceListener
 from mudroom.vault.forks.fork_summary import ForkSummaries
 
@@ -106,11 +104,6 @@ def test_a_linked_port(place: Place) -> None:
     ]
     assert reached[0][2]["address"] == "fork coder" and "network.agents" in reached[0][2]["rule"], reached[0]
     assert "stranger may not reach coder:9123 (mudroom net reach coder:9123 --fork stranger)" in json.dumps(reached)
-
-
-def test_without_a_link_no_rule_opens_a_fork(place: Place) -> None:
-    with place.session(hosts=HostAnswers(lambda: [parse_rule("*:9123", "allow")])) as session, served(session, 9123):
-        assert "from the other fork" not in asked(session, "http://coder.mudroom.internal:9123/")
 
 
 def test_the_endpoint_of_an_agent(place: Place) -> None:

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from conftest import Place
-from test_command_line import Cli
+from test_vault_verb import Cli
 
 SCRIPT = """\
 case $1 in
