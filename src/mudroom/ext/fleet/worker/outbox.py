@@ -45,8 +45,8 @@ class LinkOutbox:
         self._was_urgent = False
         self._writing = 0
         """Bytes in the urgent frame that is being written."""
-        self._is_sending = False
-        """Whether a frame is being made or written."""
+        self._busy = False
+        """Whether a frame is being made or written on a link that is not over."""
         self._ready: deque[tuple[PendingFrames, int]] = deque()
         """Each with the count of urgent frames that are taken before it."""
         self._is_over = False
@@ -78,13 +78,11 @@ class LinkOutbox:
     def flush(self, timeout: float) -> bool:
         """Wait until every frame is written, or the link is over. Return False after ``timeout`` seconds."""
         with self._changed:
-            return self._changed.wait_for(
-                lambda: self._is_over or not (self._urgent or self._ready or self._is_sending), timeout
-            )
+            return self._changed.wait_for(lambda: not (self._urgent or self._ready or self._busy), timeout)
 
     def close(self) -> None:
         with self._changed:
-            self._is_over = True
+            self._is_over, self._busy = True, False
             self._urgent.clear()
             self._ready.clear()
             self._changed.notify_all()
@@ -101,12 +99,12 @@ class LinkOutbox:
         while True:
             with self._changed:
                 self._unsent -= self._writing
-                self._writing, self._is_sending = 0, False
+                self._writing, self._busy = 0, False
                 self._changed.notify_all()
                 self._changed.wait_for(lambda: self._is_over or self._urgent or self._ready)
                 if self._is_over:
                     return None
-                self._is_sending = True
+                self._busy = True
                 is_source_turn = bool(self._ready) and self._was_urgent and self._ready[0][1] <= self._taken
                 self._was_urgent = bool(self._urgent) and not is_source_turn
                 if self._was_urgent:
