@@ -124,7 +124,7 @@ def native_wheels(wheels: Path) -> Path:
     client = '#!/bin/sh\nexec "${0%/*}/mudroom-python" by-client "$@"\n'
     with zipfile.ZipFile(wheels / "mudroom-1-py3-none-any.whl", "a") as archive:
         archive.writestr("mudroom-1.data/scripts/mudroom", client)
-        launcher = zipfile.ZipInfo("mudroom/sandbox/client/mudroom-launcher-1")
+        launcher = zipfile.ZipInfo("mudroom/sandbox/client/mudroom-launcher-2")
         launcher.external_attr = 0o755 << 16
         archive.writestr(launcher, "launcher")
     (wheels / "mudroom-1-py3-none-any.whl").rename(wheels / "mudroom-1-py3-none-manylinux_2_17_x86_64.whl")
@@ -143,7 +143,7 @@ def test_the_debian_package_has_the_native_client(native_wheels: Path, tmp_path:
         client = archive.extractfile("./usr/bin/mudroom")
         assert client is not None and b"by-client" in client.read()
     assert modes["./usr/bin/mudroom"] == modes["./usr/bin/mudroom-python"] == 0o755
-    assert modes[f"./usr/lib/mudroom/{tree.SITE}/mudroom/sandbox/client/mudroom-launcher-1"] == 0o755
+    assert modes[f"./usr/lib/mudroom/{tree.SITE}/mudroom/sandbox/client/mudroom-launcher-2"] == 0o755
     assert [name for name in modes if name.startswith("./usr/lib/mudroom/bin/m")] == []
 
 

@@ -29,8 +29,8 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 SOURCE = "src/native"
 """The directory; all its files of C are one program."""
-LAUNCHER, LAUNCHER_PLACE = "src/native/launcher", "mudroom/sandbox/client/mudroom-launcher-1"
-"""The same of the launcher, and its path in the wheel: ``LAUNCHER`` of ``sandbox/client/wire.py``."""
+LAUNCHER, LAUNCHER_PLACE = "src/native/launcher", "mudroom/sandbox/client/mudroom-launcher-2"
+"""The same of the launcher, and its path in the wheel: ``LAUNCHER`` of ``core/system/launcher.py``."""
 ELSEWHERE = "py3-none-macosx_10_12_x86_64.macosx_11_0_arm64.win_amd64.win_arm64"
 COMPILERS = ("musl-gcc", "cc", "gcc", "clang")
 ZIG = "ziglang"

@@ -658,6 +658,8 @@ int main(int count, char **words)
             return FAILED;
     if (count == 2 && strcmp(words[1], "try") == 0)
         return try_container();
+    if (count > 4 && strcmp(words[1], "probe") == 0)
+        return probe_overlays(strtod(words[2], NULL), words[3], words + 4, count - 4);
     loop.is_sealed = is_sealed();
     prctl(PR_SET_NAME, "mudroom-init", 0, 0, 0); /* it was started by a descriptor */
     if (count >= 3 && strcmp(words[1], "connect") == 0) {

@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define PROTOCOL "mudroom-launcher-1" /* PROTOCOL of wire.py, and the name of the file */
+#define PROTOCOL "mudroom-launcher-2" /* PROTOCOL of core/system/launcher.py, and the name of the file */
 #define FAILED 125                    /* exit code: no command was started */
 #define MOST_DESCRIPTORS 253          /* SCM_MAX_FD of unix(7) */
 #define NOWHERE ((size_t)-1)          /* the index of a failure that is no step's */
@@ -232,7 +232,12 @@ void await_renames(struct context *context, struct refusals *refusals);
 
 /* ---- trial.c ---- */
 
+bool enter_namespaces(int flags);
 int try_container(void);
+
+/* ---- probe.c ---- */
+
+int probe_overlays(double seconds, const char *scratch, char **paths, int count);
 
 /* ---- clear.c ---- */
 

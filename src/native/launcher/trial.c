@@ -18,18 +18,20 @@ static bool has_ended_well(pid_t child)
     return child > 0 && waitpid(child, &status, 0) == child && status == 0;
 }
 
-/* In a child: make every namespace, and a /proc in them. */
-static _Noreturn void nest(uid_t user, gid_t group)
+/* Enter new namespaces, and a user namespace that has this user and group alone. */
+bool enter_namespaces(int flags)
 {
-    char map[64];
-    int flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC;
-    if (unshare(flags) < 0 || !write_file("/proc/self/setgroups", "deny", 4))
-        _exit(1);
-    int size = snprintf(map, sizeof map, "%u %u 1", user, user);
-    if (!write_file("/proc/self/uid_map", map, (size_t)size))
-        _exit(1);
-    size = snprintf(map, sizeof map, "%u %u 1", group, group);
-    if (!write_file("/proc/self/gid_map", map, (size_t)size))
+    char user[64], group[64];
+    size_t user_size = (size_t)snprintf(user, sizeof user, "%u %u 1", geteuid(), geteuid());
+    size_t group_size = (size_t)snprintf(group, sizeof group, "%u %u 1", getegid(), getegid());
+    return unshare(CLONE_NEWUSER | flags) == 0 && write_file("/proc/self/setgroups", "deny", 4) &&
+           write_file("/proc/self/uid_map", user, user_size) && write_file("/proc/self/gid_map", group, group_size);
+}
+
+/* In a child: make every namespace, and a /proc in them. */
+static _Noreturn void nest(void)
+{
+    if (!enter_namespaces(CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC))
         _exit(1);
     pid_t child = fork();
     if (child == 0)
@@ -59,10 +61,9 @@ int try_container(void)
     static const char *const names[] = {"CapEff", "CapBnd", "NoNewPrivs", "Seccomp"};
     char boot[64] = "", line[512], name[64];
     uid_t user = getuid();
-    gid_t group = getgid();
     pid_t child = fork();
     if (child == 0)
-        nest(user, group);
+        nest();
     bool is_nested = has_ended_well(child);
     FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
     if (file == NULL || fscanf(file, "%63s", boot) != 1)

@@ -20,8 +20,8 @@ from kept import LEFT, PATIENCE, Kept, kept
 from box import children
 from clocks import give_way
 from conftest import tick
+from mudroom.core.system.launcher import PROTOCOL
 from mudroom.ext.keeper import start
-from mudroom.sandbox.client.wire import PROTOCOL
 from tiers import pairs
 
 __all__ = ["kept"]  # a fixture

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from mudroom.sandbox.client.wire import LAUNCHER
+from mudroom.core.system.launcher import LAUNCHER
 
 ROOT = Path(__file__).parents[3]
 

@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from box import ENVIRONMENT, HELD_KINDS, Box, Conversation, if_namespaces
+from mudroom.core.system.launcher import LAUNCHER
 from mudroom.errors import CommandNotStarted
-from mudroom.sandbox.client import launcher_client, wire
+from mudroom.sandbox.client import launcher_client
 from mudroom.sandbox.client.capture import CapturedOutput, attend
 from mudroom.sandbox.client.held import HeldSandbox, hold
 from mudroom.sandbox.client.invocation import Invocation
@@ -77,7 +78,7 @@ def test_neither_content_nor_right_to_execute_can_be_changed() -> None:
     """Not even by this process, which has made it."""
     program = launcher_client.sealed_program()
     path = f"/proc/self/fd/{program}"
-    assert Path(path).read_bytes() == Path(os.fsdecode(wire.LAUNCHER)).read_bytes()
+    assert Path(path).read_bytes() == Path(os.fsdecode(LAUNCHER)).read_bytes()
     if fcntl.fcntl(program, GET_SEALS) & SEAL_OF_MODE:
         with pytest.raises(PermissionError):
             os.fchmod(program, 0)
@@ -121,7 +122,7 @@ def test_a_launcher_that_is_not_sealed_starts_no_sandbox_with_mounts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain = tmp_path / "launcher"
-    shutil.copy(os.fsdecode(wire.LAUNCHER), plain)
+    shutil.copy(os.fsdecode(LAUNCHER), plain)
     monkeypatch.setattr(launcher_client, "_sealed", lambda _content: os.open(plain, os.O_RDONLY))
     client = LauncherClient(SpawnedLauncher())
     client.start()
@@ -139,7 +140,7 @@ def test_a_launcher_that_was_started_by_hand_says_so() -> None:
     for words in ([], ["x"], ["2"], ["99"], ["3", "4"], ["-1"], ["9" * 30], ["connect"], ["3x"]):
         reader, writer = os.pipe()
         actions = [(os.POSIX_SPAWN_DUP2, writer, 2)]
-        child = os.posix_spawn(os.fsdecode(wire.LAUNCHER), [PROTOCOL, *words], {}, file_actions=actions)
+        child = os.posix_spawn(os.fsdecode(LAUNCHER), [PROTOCOL, *words], {}, file_actions=actions)
         os.close(writer)
         with open(reader) as said:
             assert "mudroom starts this program itself" in said.read(), words
@@ -149,7 +150,7 @@ def test_a_launcher_that_was_started_by_hand_says_so() -> None:
 def test_in_a_container_it_seals_itself(tmp_path: Path) -> None:
     """There it is started by its path, and connects to the host."""
     plain = tmp_path / "launcher"
-    shutil.copy(os.fsdecode(wire.LAUNCHER), plain)
+    shutil.copy(os.fsdecode(LAUNCHER), plain)
     for more in ([], ["unreadable"]):
         with socket.socket(socket.AF_UNIX) as listening:
             listening.bind(str(tmp_path / f"door{len(more)}"))
@@ -284,7 +285,7 @@ def test_a_command_that_wins_the_race_changes_nothing(box: Box, kind: str, way: 
     place = box.project if kind.startswith("overlay") else box.copy
     where = os.fsencode(place if kind == "bare" else box.project)
     write_scripts(place, way)
-    content = Path(os.fsdecode(wire.LAUNCHER)).read_bytes()
+    content = Path(os.fsdecode(LAUNCHER)).read_bytes()
     sandbox = hold(box.client, box.prepared(kind))
     try:
         with CapturedOutput(None, None, None, 1 << 20) as output:
@@ -299,7 +300,7 @@ def test_a_command_that_wins_the_race_changes_nothing(box: Box, kind: str, way: 
     finally:
         sandbox.end()
     own = f"/proc/{box.client.launcher.require_pid()}/exe"
-    assert Path(os.fsdecode(wire.LAUNCHER)).read_bytes() == content
+    assert Path(os.fsdecode(LAUNCHER)).read_bytes() == content
     if os.stat(own).st_mode & 0o777:
         assert Path(own).read_bytes() == content
     assert box.run("exit 3", box.prepared(kind))[0].status == 3 << 8

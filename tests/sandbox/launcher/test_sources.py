@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from launcher_steps import STEPS
-from mudroom.sandbox.client import wire
+from mudroom.core.system import launcher
 from native_init import COMPILERS, PLACE, PROTOCOL, SOURCES, STRICT
 from tiers import SEED, sample
 
@@ -25,8 +25,8 @@ SANITIZERS = ("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recove
 
 def test_the_protocol_is_the_client_s() -> None:
     """A program of another one would end at once, and no command would start: so its file has the protocol's name."""
-    assert wire.PROTOCOL == PROTOCOL
-    assert os.path.basename(wire.LAUNCHER).decode() == PROTOCOL
+    assert launcher.PROTOCOL == PROTOCOL
+    assert os.path.basename(launcher.LAUNCHER).decode() == PROTOCOL
     assert f'/{PROTOCOL}"' in (PLACE.parent / "hatch_build.py").read_text()
 
 

@@ -25,9 +25,9 @@ from contextlib import closing, suppress
 from mudroom.core.confinement.plan import Plan, StandingPlan, Step, TemplatePlan, of_each, template_plan
 from mudroom.core.system import rights
 from mudroom.core.system.closing import Descriptor
+from mudroom.core.system.launcher import LAUNCHER, PROTOCOL
 from mudroom.core.tree.path import show
 from mudroom.errors import LauncherDied, MudroomError, Unsupported
-from mudroom.sandbox.client import wire
 from mudroom.sandbox.client.connection import AGAIN, Connection, command_request, wait_readable, with_report
 from mudroom.sandbox.client.invocation import KILLED, NO_OPTIONS, ClientTraits, Exit, Invocation, RunOptions
 from mudroom.sandbox.client.report import parse_report, read_report
@@ -265,12 +265,12 @@ def sealed_program() -> int:
     Raise MudroomError if there is no launcher, or no such copy."""
     try:
         if not _program:
-            with open(wire.LAUNCHER, "rb", buffering=0) as stream:
+            with open(LAUNCHER, "rb", buffering=0) as stream:
                 _program.append(stream.read())
         return _sealed(_program[0])
     except FileNotFoundError as error:
         hint = "install mudroom again; in a checkout: dev/native"
-        raise MudroomError(f"the sandbox launcher is missing: {show(wire.LAUNCHER)}", hint) from error
+        raise MudroomError(f"the sandbox launcher is missing: {show(LAUNCHER)}", hint) from error
     except OSError as error:
         why = f"a copy of its program in memory is refused: {error.strerror}"
         hint = _MORE.get(error.errno or 0, "sysctl vm.memfd_noexec=0")
@@ -306,7 +306,7 @@ def _spawn(actions: Sequence[tuple[Any, ...]]) -> tuple[_socket.socket, int]:
     """
     ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
     os.set_inheritable(theirs.fileno(), True)
-    words = (wire.PROTOCOL, str(theirs.fileno()))
+    words = (PROTOCOL, str(theirs.fileno()))
     # The signals are blocked until the launcher ignores them; pending ones are then dropped.
     how: Any = {"file_actions": actions, "setsid": True, "setsigmask": _GROUP_SIGNALS}
     try:
@@ -314,7 +314,7 @@ def _spawn(actions: Sequence[tuple[Any, ...]]) -> tuple[_socket.socket, int]:
             pid = os.posix_spawn(f"/proc/self/fd/{program.fileno()}", words, {}, **how)
     except OSError as error:
         ours.close()
-        why = f"{show(wire.LAUNCHER)}: {error.strerror}"
+        why = f"{show(LAUNCHER)}: {error.strerror}"
         hint = _MORE.get(error.errno or 0, "install mudroom again")
         raise MudroomError(f"the sandbox launcher cannot be started: {why}", hint) from error
     except BaseException:

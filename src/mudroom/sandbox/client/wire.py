@@ -17,11 +17,6 @@ _MOST_DESCRIPTORS = 16
 """With a request."""
 PLAIN = 2
 """The marshal version whose values do not refer to each other: the launcher reads it."""
-PROTOCOL = "mudroom-launcher-1"
-"""The version of the launcher's start and messages, as in ``launcher.h``. It is also the program's file name, so a
-program built from an older tree is not found."""
-LAUNCHER = os.fsencode(f"{os.path.dirname(os.path.abspath(__file__))}/{PROTOCOL}")
-"""The program from ``src/native/launcher``, shipped in a wheel."""
 
 
 def tell(report: int, record: tuple[Any, ...]) -> None:

@@ -1,4 +1,5 @@
-"""Test whether any process can still reach an overlay whose command has ended (``overlay_probe.py``), and find it."""
+"""Test whether any process can still reach an overlay whose command has ended (``src/native/launcher/probe.c``), and
+find it."""
 
 from __future__ import annotations
 
@@ -6,11 +7,11 @@ import os
 import sys
 from collections.abc import Sequence
 
+from mudroom.core.system.launcher import LAUNCHER, PROTOCOL
 from mudroom.core.tree.path import show
 from mudroom.stage.layers.layer import remove_tree
 from mudroom.typing import NamedTuple
 
-_PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "overlay_probe.py")
 PATIENCE = 0.5
 """Seconds to wait until a mount is gone. The kernel ends it a few milliseconds after a sandbox's last process, later if
 a killed sandbox's processes have much memory to free."""
@@ -35,9 +36,9 @@ def released(uppers: Sequence[bytes], scratch: bytes) -> list[bool]:
             (os.POSIX_SPAWN_DUP2, write, 1),
             (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
         ]
-        argv: list[str | bytes] = [sys.executable, "-I", "-S", _PROGRAM, str(PATIENCE), scratch, *uppers]
         try:
-            pid = os.posix_spawn(sys.executable, argv, {"PATH": os.defpath, "LC_ALL": "C"}, file_actions=actions)
+            words: list[str | bytes] = [PROTOCOL, "probe", str(PATIENCE), scratch, *uppers]
+            pid = os.posix_spawn(LAUNCHER, words, {}, file_actions=actions)
         except OSError:
             return [False] * len(uppers)  # no process can be started, or the program at that path is gone
         os.close(write)

@@ -261,6 +261,30 @@ def test_urgent_frames_that_came_later_and_a_source_take_turns() -> None:
     assert kinds == [message.PONG, message.OUT] * 3
 
 
+def test_a_frame_that_a_source_is_making_is_written_before_a_link_is_flushed() -> None:
+    """The link ended meanwhile, and an outcome went to the descriptor's next owner: a new link's pipe."""
+    asked, go = threading.Event(), threading.Event()
+
+    class Slow(Numbered):
+        def next_frame(self) -> Frame | None:
+            asked.set()
+            assert go.wait(20)
+            return super().next_frame()
+
+    read, write = os.pipe()
+    outbox = LinkOutbox(write)
+    outbox.start()
+    outbox.wake(Slow(1))
+    assert asked.wait(20) and not outbox.flush(0)
+    go.set()
+    assert outbox.flush(20)
+    outbox.close()
+    os.close(write)
+    frames = FrameReader().feed(os.read(read, 1 << 16))
+    os.close(read)
+    assert [frame.kind for frame in frames] == [message.OUT]
+
+
 # --- the worker's own policy ---
 
 OWN = """\

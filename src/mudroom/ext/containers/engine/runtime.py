@@ -9,10 +9,10 @@ import hashlib
 import os
 import shutil
 
+from mudroom.core.system.launcher import LAUNCHER
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
 from mudroom.ext.containers.engine.owner import beside
-from mudroom.sandbox.client import wire
 
 PLACE = b"/.mudroom"
 """Its path in containers."""
@@ -39,12 +39,12 @@ def provide(directory: bytes) -> bytes:
 def key() -> str:
     """Return a key that changes whenever the program does. Raise MudroomError if there is none, or a dynamic one."""
     try:
-        with open(wire.LAUNCHER, "rb") as stream:
+        with open(LAUNCHER, "rb") as stream:
             program = stream.read()
     except OSError as error:
         raise _not_made(error) from error
     if is_dynamic(program):
-        message = f"the launcher is not static, as one for containers is: {show(wire.LAUNCHER)}"
+        message = f"the launcher is not static, as one for containers is: {show(LAUNCHER)}"
         raise MudroomError(message, "install mudroom again with a compiler for static programs: musl-gcc")
     return hashlib.blake2b(program, digest_size=8).hexdigest()
 
@@ -60,7 +60,7 @@ def _build(path: bytes) -> None:
     temporary = beside(path)
     try:
         os.makedirs(temporary, mode=0o755, exist_ok=True)
-        shutil.copyfile(wire.LAUNCHER, temporary + PROGRAM.removeprefix(PLACE))
+        shutil.copyfile(LAUNCHER, temporary + PROGRAM.removeprefix(PLACE))
         os.chmod(temporary + PROGRAM.removeprefix(PLACE), 0o755)
         os.rename(temporary, path)
     except OSError as error:

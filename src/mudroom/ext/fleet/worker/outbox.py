@@ -45,6 +45,8 @@ class LinkOutbox:
         self._was_urgent = False
         self._writing = 0
         """Bytes in the urgent frame that is being written."""
+        self._busy = False
+        """Whether a frame is being made or written on a link that is not over."""
         self._ready: deque[tuple[PendingFrames, int]] = deque()
         """Each with the count of urgent frames that are taken before it."""
         self._is_over = False
@@ -73,14 +75,14 @@ class LinkOutbox:
         with self._changed:
             self._make_ready(source, self._put)
 
-    def flush(self, timeout: float) -> None:
-        """Wait until every frame is written, or the link is over."""
+    def flush(self, timeout: float) -> bool:
+        """Wait until every frame is written, or the link is over. Return False after ``timeout`` seconds."""
         with self._changed:
-            self._changed.wait_for(lambda: self._is_over or not (self._unsent or self._ready), timeout)
+            return self._changed.wait_for(lambda: not (self._urgent or self._ready or self._busy), timeout)
 
     def close(self) -> None:
         with self._changed:
-            self._is_over = True
+            self._is_over, self._busy = True, False
             self._urgent.clear()
             self._ready.clear()
             self._changed.notify_all()
@@ -89,10 +91,6 @@ class LinkOutbox:
         try:
             while (data := self._next()) is not None:
                 write_all(self._descriptor, data)
-                with self._changed:
-                    self._unsent -= self._writing
-                    self._writing = 0
-                    self._changed.notify_all()
         except OSError:  # the origin is gone; the reader sees the end of its side, too
             self.close()
 
@@ -100,9 +98,13 @@ class LinkOutbox:
         """Return the next frame to write, after there is one; None: the link is over."""
         while True:
             with self._changed:
+                self._unsent -= self._writing
+                self._writing, self._busy = 0, False
+                self._changed.notify_all()
                 self._changed.wait_for(lambda: self._is_over or self._urgent or self._ready)
                 if self._is_over:
                     return None
+                self._busy = True
                 is_source_turn = bool(self._ready) and self._was_urgent and self._ready[0][1] <= self._taken
                 self._was_urgent = bool(self._urgent) and not is_source_turn
                 if self._was_urgent:
