@@ -115,7 +115,7 @@ class Forks:
         unmounted. ``outbox``: makes the object that shows, sends and drops held pushes. ``root``: returns a session on
         another project in which forks have parts."""
         self.vault, self.settings, self.clock, self.new_id = vault, settings, clock, new_id
-        self.tools = FileTools(vault, clock, lambda path: self.secrets.hides(path))
+        self.tools = FileTools(vault, clock, self._hides)
         self.secrets = Secrets(vault, settings, self.tools.refresh_all)
         self.exclusive = Exclusive(vault)
         self.users = Users(self.exclusive)
@@ -143,6 +143,9 @@ class Forks:
     def unsaid(self) -> list[str]:
         """Return and remove the remarks for the next result."""
         return [self.remarks.popleft() for _remark in range(len(self.remarks))]
+
+    def _hides(self, path: bytes) -> bool:
+        return self.secrets.hides(path)
 
     def journal(self, kind: str, fork: str, data: dict[str, Any]) -> None:
         self.vault.journal.append(kind, fork, data, time=self.clock())

@@ -229,7 +229,8 @@ def lookup_notes(flows: Sequence[Flow]) -> list[str]:
 
 
 def _journal_run(forks: Forks, order: Order, result: Result, outcome: Outcome, paths: dict[str, Any]) -> None:
-    """Journal a run with the paths that it changed. If that fails, raise RunUnwritten, which names the fork with the collected changes."""
+    """Journal a run and the paths that it changed. If that fails, raise RunUnwritten, which names the fork with the
+    collected changes."""
     try:
         _journal(forks, "run", order, result, paths)
         if outcome.unwritten is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from _blake2 import blake2b
 from collections.abc import Callable, Iterator
+from heapq import nsmallest
 
 from mudroom.core.tree.change import Changeset
 from mudroom.core.tree.entry import Entry, same_stamp
@@ -39,15 +40,15 @@ def changed_paths(
 ) -> dict[str, Any]:
     """Return the fields ``paths`` and ``paths_left_out`` of an event; none if nothing has changed. A row is path, kind
     and digest of the content (``digest_of``), empty if it was not read. Secrets (``hides``) are not told."""
-    rows = sorted(_differences(before, after), key=lambda row: (row[0].count(b"/"), row[0]))
+    rows = list(_differences(before, after))
     if not rows:
         return {}
+    paths, most = list[list[str]](), MOST_BYTES
+    told = nsmallest(MOST_PATHS, rows, lambda row: (row[0].count(b"/"), row[0]))
     try:
-        told = [row for row in rows if not hides(row[0])]
+        told = [row for row in told if not hides(row[0])]
     except MudroomError:  # the names of secrets are not known
         told = []
-    told, most = told[:MOST_PATHS], MOST_BYTES
-    paths = []
     with OpenFork(vault, fork) as opened:
         places = opened.recorded()
         for path, kind, entry in told:
