@@ -13,11 +13,8 @@ from mudroom.core.tree.path import show, show_path
 from mudroom.errors import UsageError
 from mudroom.ext.reasons.session import ObservedFile, Reasons, changed_files
 from mudroom.ext.reasons.telling import observed_lines, observed_to_json, where
-from mudroom.ext.reasons.trace import record_of
+from mudroom.ext.reasons.trace import MOST_FILES, record_of
 from mudroom.session import Session
-
-MOST_FILES = 500
-"""Files of one answer."""
 
 
 def show_reasons(session: Session, fork: str, words: Sequence[str], context: Context, *, trace: bool) -> None:
@@ -57,8 +54,8 @@ def _lines(reasons: Reasons, seen: Sequence[ObservedFile]) -> Iterator[bytes]:
 def _chosen(session: Session, fork: str, word: str) -> tuple[list[bytes], int]:
     """Return the changed files that a word names, and a line; 0: none. A file whose name ends like a line comes
     first."""
-    files = [*changed_files(session, fork, project_paths([word], session) if word else [])]
+    files = changed_files(session, fork, project_paths([word], session) if word else [])
     path, _colon, line = word.rpartition(":")
     if not files and path and line.isdecimal() and len(line) < 8 and int(line):
-        return [*changed_files(session, fork, project_paths([path], session))], int(line)
+        return changed_files(session, fork, project_paths([path], session)), int(line)
     return files, 0

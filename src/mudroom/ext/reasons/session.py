@@ -6,7 +6,7 @@ Computed on request, for one file at a time. Nothing is written, and nothing is 
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -14,13 +14,14 @@ from mudroom.core.journal.event_filter import EventFilter
 from mudroom.core.registry import part_or_none
 from mudroom.core.text.hunk import Hunk, hunks
 from mudroom.core.text.linediff import split_lines
+from mudroom.core.tree.path import is_below
 from mudroom.errors import UsageError
 from mudroom.ext.reasons.core.blame import Blame, FileVersions, blame
 from mudroom.ext.reasons.core.step import STEPS, TURNS, Flow, Lineage, Step, steps_of
 from mudroom.ext.reasons.core.transcript import LARGEST, Conversation, parse_conversation
 from mudroom.ext.reasons.core.turn import Turn, turn_of
 from mudroom.ext.review.roots import root_of
-from mudroom.ext.review.rows import RowDifference, difference
+from mudroom.ext.review.rows import RowDifference, difference, review_fork
 from mudroom.session import Session
 from mudroom.stage.layers.union import OneLayer
 from mudroom.vault.forks.changed_paths import LARGEST as LARGEST_FILE
@@ -163,11 +164,8 @@ def _hosts(steps: list[Step], flows: tuple[Flow, ...], turn: Turn | None) -> tup
     return tuple(dict.fromkeys(flow.host for flow in flows if was_before(flow)))[:MOST_HOSTS]
 
 
-def changed_files(session: Session, fork: str, paths: list[bytes]) -> Iterator[bytes]:
-    """Yield the changed paths of a fork at or below these; none: all."""
-    from mudroom.core.tree.path import is_below
-    from mudroom.ext.review.rows import review_fork
-
-    for change in review_fork(session, fork).rows:
-        if change.entry.kind != "directory" and (not paths or any(is_below(change.path, path) for path in paths)):
-            yield change.path
+def changed_files(session: Session, fork: str, paths: Sequence[bytes]) -> list[bytes]:
+    """Return the changed paths of a fork at or below these; none: all."""
+    rows = [change.path for change in review_fork(session, fork).rows if change.entry.kind != "directory"]
+    exact = {*paths}
+    return [path for path in rows if not paths or path in exact or any(is_below(path, above) for above in paths)]

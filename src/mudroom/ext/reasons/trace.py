@@ -5,8 +5,9 @@ Only hunks with a turn are in it, and so nothing that mudroom did not observe. T
 
 from __future__ import annotations
 
+import json
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -19,15 +20,22 @@ from mudroom.ext.reasons.telling import observed_to_json
 from mudroom.session import Session
 
 VERSION = "0.1"
-MIME = "application/vnd.agent-trace.record+json"
+MOST_FILES = 500
+"""Files of one record, and of one answer."""
 
 
-def trace_of(session: Session, fork: str, paths: Iterable[bytes] = (), revision: str = "") -> dict[str, Any]:
-    """Return the record of a fork's changed files at or below ``paths`` (none: all). ``revision``: the commit that has
-    them; empty: none."""
+def tracer(session: Session, fork: str, paths: Sequence[bytes]) -> Callable[[str, Collection[bytes]], bytes]:
+    """Read what was observed at these changed paths of a fork. Return a function that makes the record of their commit
+    as JSON, without the paths whose lines are not the fork's there."""
     reasons = Reasons(session, fork)
-    seen = [reasons.of_file(path) for path in changed_files(session, fork, [*paths])]
-    return record_of(reasons, seen, session.forks.clock(), revision)
+    seen = [reasons.of_file(path) for path in changed_files(session, fork, [*paths])[:MOST_FILES]] if paths else []
+    now = session.forks.clock()
+
+    def made(revision: str, differing: Collection[bytes]) -> bytes:
+        record = record_of(reasons, [file for file in seen if file.path not in differing], now, revision)
+        return json.dumps(record, indent=1).encode() + b"\n"
+
+    return made
 
 
 def record_of(reasons: Reasons, seen: Iterable[ObservedFile], time: int, revision: str = "") -> dict[str, Any]:

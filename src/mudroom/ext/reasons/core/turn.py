@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -33,7 +34,7 @@ def turn_of(
     outside their time is none of it. ``mtime``: of the file now, 0 if it is deleted. Time alone counts if it is the
     only call then."""
     rated: list[tuple[int, int, int, ToolCall, Conversation, tuple[str, ...]]] = []
-    name = path.decode("utf-8", "replace")
+    name = re.compile(rf"(?<![\w.-]){re.escape(path.decode('utf-8', 'replace'))}(?![\w-])")
     wanted = _telling_lines(hunk)
     for conversation in conversations:
         for place, call in enumerate(conversation.calls):
@@ -56,11 +57,12 @@ _WORTH = {
 }  # fmt: skip
 
 
-def _agreement(call: ToolCall, path: str, wanted: Sequence[str], mtime: int) -> tuple[str, ...]:
-    text = call.text
-    is_named = any(each == path or each.endswith(f"/{path}") for each in call.paths) or path in text
-    has_content = bool(wanted) and all(line in text for line in wanted)
+def _agreement(call: ToolCall, name: re.Pattern[str], wanted: Sequence[str], mtime: int) -> tuple[str, ...]:
+    is_named = name.search(call.text) is not None
+    has_content = bool(wanted) and all(line in call.text for line in wanted)
     is_then = call.time - SLACK // 4 <= mtime <= call.until + SLACK // 4
+    if call.paths and not is_named:
+        return ()  # it is about another file
     return tuple(word for word, agrees in (("path", is_named), ("content", has_content), ("time", is_then)) if agrees)
 
 
