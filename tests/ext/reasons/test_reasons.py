@@ -42,12 +42,12 @@ def test_each_hunk_of_a_file_knows_its_own_command_by_the_checkpoints(session: S
     assert line.startswith("observed: changed by command 2 of 3 (`sh -c ") and "twenty" in line
 
 
-def test_without_checkpoints_a_hunk_is_of_one_of_the_commands(session: Session) -> None:
+def test_without_checkpoints_a_hunk_is_of_some_of_the_commands(session: Session) -> None:
     first, second = "sed -i 's/line 2$/two/' a", "sed -i 's/line 20$/twenty/' a"
     run(session, first, second, checkpoint=False)
     seen = Reasons(session, "f").of_file(b"a")
     assert [commands(seen, row) for row in seen.rows] == [[first, second]] * 2
-    assert "changed by one of command 1 of 2" in observed_lines(Reasons(session, "f"), seen, seen.rows[0])[0]
+    assert "changed by some of command 1 of 2" in observed_lines(Reasons(session, "f"), seen, seen.rows[0])[0]
 
 
 def test_a_removed_block_is_of_the_command_that_removed_it(session: Session) -> None:
@@ -55,6 +55,15 @@ def test_a_removed_block_is_of_the_command_that_removed_it(session: Session) -> 
     run(session, "sed -i 's/line 2$/two/' a", second, "sed -i 's/line 38$/x/' a")
     seen = Reasons(session, "f").of_line(b"a", 20)
     assert commands(seen, seen.rows[0]) == [second]
+
+
+def test_a_hunk_of_two_commands_names_both(session: Session) -> None:
+    first, second = "sed -i 's/line 2$/two/' a", "sed -i -e 's/line 4$/four/' -e '/line 6$/d' a"
+    run(session, first, second, "echo x > b")
+    seen = Reasons(session, "f").of_file(b"a")
+    (row,) = seen.rows
+    assert commands(seen, row) == [first, second] and row.blame.is_certain
+    assert "some of" not in observed_lines(Reasons(session, "f"), seen, row)[0]
 
 
 def test_a_line_that_was_changed_twice_is_of_the_second_command(session: Session) -> None:

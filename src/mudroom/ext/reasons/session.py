@@ -94,8 +94,8 @@ class Reasons:
         versions = _versions(root.session.vault.fork(root.fork), inner, seen)
         entry = seen.change.staged
         rows: list[Observed] = []
-        for hunk in _hunks(seen):
-            found = blame(steps, inner, hunk, versions)
+        parts = _hunks(seen)
+        for hunk, found in zip(parts, blame(steps, inner, parts, versions), strict=True):
             chosen = [steps[number] for number in found.steps]
             turn = turn_of(self.conversations, chosen, inner, hunk, entry.mtime if entry is not None else 0)
             rows.append(Observed(hunk, found, turn, _hosts(chosen, flows, turn)))

@@ -30,7 +30,7 @@ def observed_lines(reasons: Reasons, seen: ObservedFile, row: Observed) -> list[
     turn = row.turn
     if not steps:
         return [f"observed: no command: {_why_none(seen, row)}"]
-    first = f"observed: changed by {steps[0]}" if len(steps) == 1 else f"observed: changed by one of {'; '.join(steps)}"
+    first = f"observed: changed by {'' if row.blame.is_certain or len(steps) == 1 else 'some of '}{'; '.join(steps)}"
     if turn is not None and turn.call.turn:
         first += f", turn {turn.call.turn}: “{_shortened(reasons, turn.call.prompt)}”"
     lines = [first]
@@ -67,6 +67,7 @@ def observed_to_json(reasons: Reasons, seen: ObservedFile, row: Observed) -> dic
         "commands": [_step_to_json(seen, number) for number in row.blame.steps],
         "of": len(seen.steps),
         "others": [number + 1 for number in row.blame.earlier],
+        "certain": row.blame.is_certain,
         "since": row.blame.since,
         "turn": None if turn is None else _turn_to_json(reasons, turn),
         "hosts": [printable(host) for host in row.hosts],

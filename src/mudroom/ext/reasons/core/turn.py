@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from mudroom.core.text.hunk import Hunk
-from mudroom.ext.reasons.core.blame import changed_lines
 from mudroom.ext.reasons.core.step import Step
 from mudroom.ext.reasons.core.transcript import Conversation, ToolCall
 
@@ -68,9 +67,9 @@ def _agreement(call: ToolCall, name: re.Pattern[str], wanted: Sequence[str], mti
 
 def _telling_lines(hunk: Hunk | None) -> list[str]:
     """Return the added lines that say something; of a hunk without any, the removed ones."""
-    blocks = changed_lines(hunk) if hunk is not None else []
-    for side in (1, 0):
-        lines = [line.decode("utf-8", "replace").strip() for block in blocks for line in block[side]]
+    shown = hunk.lines if hunk is not None else ()
+    for sign in (b"+", b"-"):
+        lines = [line[1:].decode("utf-8", "replace").strip() for line in shown if line[:1] == sign]
         if telling := [line for line in lines if len(line) >= SHORTEST]:
             return telling
     return []
