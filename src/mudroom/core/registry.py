@@ -99,6 +99,10 @@ ROWS: Mapping[str, Mapping[str, str]] = {
     "policy": {
         "learn": "learning.cli",
     },
+    "reasons": {
+        "cli": "reasons.cli",
+        "trace": "reasons.trace",
+    },
     "remarks": {
         "session": "remarks.session",
     },
@@ -141,9 +145,10 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
     "effects": ("inspection",),
     "fleet": ("inspection", "transfer"),
     "order": ("review",),
+    "reasons": ("review",),
     "remarks": ("review",),
-    "tui": ("attempts", "order", "remarks", "review"),
-    "web": ("attempts", "order", "remarks", "review"),
+    "tui": ("attempts", "order", "reasons", "remarks", "review"),
+    "web": ("attempts", "order", "reasons", "remarks", "review"),
 }
 """Satellites that another one needs. If a needed satellite is absent, the one that needs it counts as absent, too."""
 

@@ -157,7 +157,7 @@ class Opening:
         give_back = functools.partial(caches.give_back, settings.cache_limit)
         basis = Basis(
             vault, fork, mode, started, machine.terms(order), environment, port, forks.clock, give_back,
-            forks.remarks.extend, functools.partial(forks.tools.end_live, fork.name),
+            forks.remarks.extend, functools.partial(forks.tools.end_live, fork.name), forks.secrets.hides,
         )  # fmt: skip
         return SharedSandbox(basis, held, gate, leaf, self._resources, forks.users.over, files)
 

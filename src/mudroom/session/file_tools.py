@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from mudroom.core.tree.path import show
 from mudroom.errors import ForkGone, MudroomError, UsageError
 from mudroom.typing import TYPE_CHECKING, Any
+from mudroom.vault.forks.changed_paths import changed_paths, recorded_changes
 from mudroom.vault.forks.stacking import require_idle
 from mudroom.vault.store.fork import Fork, mount_note
 from mudroom.vault.store.store import Vault
@@ -35,8 +36,9 @@ class FileTools:
     read of a tree that has ended goes on in the next one.
     """
 
-    def __init__(self, vault: Vault, clock: Callable[[], int]) -> None:
-        self._vault, self._clock = vault, clock
+    def __init__(self, vault: Vault, clock: Callable[[], int], hides: Callable[[bytes], bool]) -> None:
+        """``hides``: whether a path is a secret."""
+        self._vault, self._clock, self._hides = vault, clock, hides
         self._editors: dict[str, Editor] = {}
         self._live: dict[str, tuple[LiveTree, frozenset[bytes]]] = {}
         """Mounts of running commands, with the secrets that the commands see empty."""
@@ -220,10 +222,11 @@ class FileTools:
     def _flush(self, fork: Fork, editor: Editor) -> list[str]:
         if not editor.buffer.changed:
             return []
+        before = recorded_changes(fork)
         lost = editor.flush()
-        record = fork.record
-        changed = len(record.changeset.changes) if record is not None else 0
-        self._vault.journal.append("edit", fork.name, {"changed": changed}, time=self._clock())
+        after = recorded_changes(fork)
+        paths = changed_paths(self._vault, fork, before, after, self._hides)
+        self._vault.journal.append("edit", fork.name, {"changed": len(after.changes)} | paths, time=self._clock())
         refused = [_refusal(path, place) for path, place in editor.refused.items()]
         editor.refused.clear()
         return refused + [f"{show(path)} could not be staged: it is gone, or no file" for path in lost]

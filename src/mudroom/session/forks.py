@@ -30,6 +30,7 @@ from mudroom.session.users import Users, is_shared
 from mudroom.stage.stamp import is_settled
 from mudroom.typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from mudroom.vault.forks import stacking
+from mudroom.vault.forks.changed_paths import changed_paths, recorded_changes
 from mudroom.vault.forks.collection import (
     KILLED,
     CollectedCommand,
@@ -114,7 +115,7 @@ class Forks:
         unmounted. ``outbox``: makes the object that shows, sends and drops held pushes. ``root``: returns a session on
         another project in which forks have parts."""
         self.vault, self.settings, self.clock, self.new_id = vault, settings, clock, new_id
-        self.tools = FileTools(vault, clock)
+        self.tools = FileTools(vault, clock, self._hides)
         self.secrets = Secrets(vault, settings, self.tools.refresh_all)
         self.exclusive = Exclusive(vault)
         self.users = Users(self.exclusive)
@@ -142,6 +143,9 @@ class Forks:
     def unsaid(self) -> list[str]:
         """Return and remove the remarks for the next result."""
         return [self.remarks.popleft() for _remark in range(len(self.remarks))]
+
+    def _hides(self, path: bytes) -> bool:
+        return self.secrets.hides(path)
 
     def journal(self, kind: str, fork: str, data: dict[str, Any]) -> None:
         self.vault.journal.append(kind, fork, data, time=self.clock())
@@ -586,10 +590,13 @@ class Forks:
                 is_crash = is_cut_off_by_crash(fork, started)
                 started = noted.since if noted is not None else started
                 if os.path.isdir(view.staged[0]) and (fork.has_copy or not fork.is_copy):
+                    before = recorded_changes(fork)
                     changeset = gather(
                         fork, opened, view, CollectedCommand((), KILLED, self.clock()), started, crashed=is_crash
                     )
-                    _journal_cut_off(self, fork.name, {"outcome": "collected", "changed": len(changeset.changes)})
+                    paths = changed_paths(shown, fork, before, changeset, self.secrets.hides)
+                    told = {"outcome": "collected", "changed": len(changeset.changes)}
+                    _journal_cut_off(self, fork.name, told | paths)
             if fork.has_home:
                 self.remarks.extend(settle_logins(fork.path))
             fork.end()

@@ -17,7 +17,8 @@ from mudroom.session.forks import Forks
 from mudroom.session.machine import Machine
 from mudroom.session.order import Case, CommandEnd, Order, Outcome, ProtectionLost
 from mudroom.session.sandboxes import Sandboxes
-from mudroom.typing import TYPE_CHECKING, NamedTuple
+from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
+from mudroom.vault.forks.changed_paths import changed_paths, recorded_changes
 from mudroom.vault.forks.collection import CollectedCommand
 from mudroom.vault.forks.damage import reason_of
 from mudroom.vault.store.fork import Fork
@@ -76,6 +77,7 @@ def _run_in(parts: Parts, order: Order, case: Case, outcome: Outcome, name: str)
     """Run an allowed command in the fork ``name``. Raise ForkGone if another process discards the fork before the
     command has it, ProtectionLost if the verdict is void; nothing has run then."""
     end, changeset, duration, roots, words = None, Changeset(), 0.0, tuple[RootResult, ...](), tuple[bytes, ...]()
+    paths: list[dict[str, Any]] = []
     with parts.forks.taken(name, named=order.fork is not None) as (fork, is_new):
         try:
             with parts.sandboxes.acquire(fork, order, outcome) as sandbox, _beside(parts.forks, fork, order, outcome):
@@ -85,6 +87,8 @@ def _run_in(parts: Parts, order: Order, case: Case, outcome: Outcome, name: str)
                         order.cancellation.require_unset()
                     if case.wants_checkpoint:
                         outcome.checkpoint = sandbox.checkpoint_before()
+                    places = [(parts.forks, fork), *((there.forks, tied.fork(fork)) for tied, there in order.roots)]
+                    befores = [recorded_changes(staged) for _forks, staged in places]
                     began = time.monotonic()
                     end = sandbox.run(order, outcome)
                     command = CollectedCommand(
@@ -103,6 +107,11 @@ def _run_in(parts: Parts, order: Order, case: Case, outcome: Outcome, name: str)
                         ran = result_of(fork.name, order, case, outcome, end)
                         _journal_uncollected(parts.forks, order, ran._replace(duration=time.monotonic() - began), error)
                         raise
+                    afters = [changeset, *(root.changeset for root in roots)]
+                    paths = [
+                        changed_paths(forks.vault, staged, before, after, forks.secrets.hides)
+                        for (forks, staged), before, after in zip(places, befores, afters, strict=True)
+                    ]
                     duration = time.monotonic() - began
         except ProtectionLost:
             if is_new and order.fork is not None:  # ``taken`` discards an unnamed one
@@ -114,10 +123,11 @@ def _run_in(parts: Parts, order: Order, case: Case, outcome: Outcome, name: str)
             return refused(parts, order, case.changed())
         result = result_of(fork.name, order, case, outcome, end)._replace(changeset=changeset, duration=duration)
         result = result._replace(roots=roots)
-        _journal_run(parts.forks, order, result, outcome)
-        for root, (_tied, session) in zip(roots, order.roots, strict=True):
+        _journal_run(parts.forks, order, result, outcome, paths[0])
+        for root, (_tied, session), touched in zip(roots, order.roots, paths[1:], strict=True):
             if root.changeset.changes:
-                _journal(session.forks, "run", order, result._replace(changeset=root.changeset, command=words))
+                there = result._replace(changeset=root.changeset, command=words)
+                _journal(session.forks, "run", order, there, touched)
         return result
 
 
@@ -218,10 +228,11 @@ def lookup_notes(flows: Sequence[Flow]) -> list[str]:
     return [*list(failed)[:MOST_LOOKUP_NOTES], *([f"{more} more hosts cannot be looked up"] if more > 0 else [])]
 
 
-def _journal_run(forks: Forks, order: Order, result: Result, outcome: Outcome) -> None:
-    """Journal a run. If that fails, raise RunUnwritten, which names the fork with the collected changes."""
+def _journal_run(forks: Forks, order: Order, result: Result, outcome: Outcome, paths: dict[str, Any]) -> None:
+    """Journal a run and the paths that it changed. If that fails, raise RunUnwritten, which names the fork with the
+    collected changes."""
     try:
-        _journal(forks, "run", order, result)
+        _journal(forks, "run", order, result, paths)
         if outcome.unwritten is not None:
             raise outcome.unwritten
     except MudroomError as error:
@@ -244,15 +255,15 @@ def _journal_uncollected(forks: Forks, order: Order, result: Result, error: Mudr
     done = f"the command has run (exit code {result.exit_code}) in the fork {result.fork}"
     hint = f"mudroom diff {result.fork} tries again, mudroom discard {result.fork} drops the fork"
     try:
-        _journal(forks, "run", order, result, uncollected=reason)
+        _journal(forks, "run", order, result, {"uncollected": reason})
     except MudroomError as unwritten:
         reason += f"; {unwritten.message}"
     if not isinstance(error, OSError) or error.errno not in FULL:
         raise MudroomError(f"{done}, but its changes could not be collected: {reason}", hint) from error
 
 
-def _journal(forks: Forks, kind: str, order: Order, result: Result, *, uncollected: str | None = None) -> None:
-    """``uncollected``: why the changes could not be collected; None: they were, or the command did not run."""
+def _journal(forks: Forks, kind: str, order: Order, result: Result, more: dict[str, Any] | None = None) -> None:
+    """``more``: further fields: the changed paths, or why the changes could not be collected (``uncollected``)."""
     data = {
         "command": [text(word) for word in result.command],
         "cwd": text(order.cwd),
@@ -270,6 +281,4 @@ def _journal(forks: Forks, kind: str, order: Order, result: Result, *, uncollect
     }
     if result.reached:
         data["limits"] = [limit._asdict() for limit in result.reached]
-    if uncollected is not None:
-        data["uncollected"] = uncollected
-    forks.journal(kind, result.fork, data)
+    forks.journal(kind, result.fork, data | (more or {}))

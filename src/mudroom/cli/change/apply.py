@@ -67,6 +67,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-effects", action="store_true", help="leave its held effects in the fork")
     parser.add_argument("--commits", action="store_true", help="bring the fork's commits as a branch; no files")
     parser.add_argument("--commit", action="store_true", help="commit what has been applied; no hook is run")
+    parser.add_argument("--trace", action="store_true", help="with --commit: what was observed, as its git note")
     parser.add_argument("--message", "-m", metavar="TEXT", help="the message of that commit")
     parser.add_argument("--branch", metavar="NAME", help=Rare("the name of that branch (default: mudroom/FORK)"))
     parser.add_argument("fork", nargs="?", help="the fork; may be left out if there is only one")
@@ -102,6 +103,8 @@ def execute(args: argparse.Namespace, context: Context) -> int:
 
 
 def _require_commit_options(args: argparse.Namespace) -> None:
+    if args.trace and not args.commit:
+        raise UsageError("--trace is for --commit", "mudroom apply FORK --commit --trace -m TEXT")
     if args.message is not None and not args.commit:
         raise UsageError("-m is for --commit", "mudroom apply FORK --commit -m TEXT")
     others = {"--git": args.git, "--commits": args.commits, "--bak": args.bak, "--markers": args.markers}
@@ -172,6 +175,7 @@ def apply_chosen(
 ) -> LandingResult | None:
     """Apply a part of a fork without asking, or hunk by hunk (``patch``). Return None if no change was chosen."""
     defaults = argparse.Namespace(patch=patch, yes=True, git=False, markers=False, bak=False, reviewed=None)
+    defaults.trace = False
     defaults.commit, defaults.paths, defaults.no_effects = False, words, False
     return _apply(session, name, defaults, context)
 
@@ -190,7 +194,9 @@ def _land(
     if message is None:
         _require_terminal(context, "-m MESSAGE gives the message of the commit")
         message = context.terminal.ask("message of the commit: ")
-    landed: LandingResult = _commits().apply_as_commit(session, name, message, paths, context, options)
+    landed: LandingResult = _commits().apply_as_commit(
+        session, name, message, paths, context, options, trace=args.trace
+    )
     return landed
 
 

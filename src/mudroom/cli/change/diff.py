@@ -49,6 +49,7 @@ examples:
   mudroom diff run-7f3a --commits 1a2b3c4  one of them
   mudroom diff run-7f3a --stat       the files and the numbers of their lines
   mudroom diff run-7f3a --order risk  hunks by the cost of a mistake in them, with reasons; --json: as data
+  mudroom diff run-7f3a --why a.py:9  the commands and turns observed at that line; --trace: as Agent Trace
   mudroom diff --json                counts per file instead of the text"""
 
 
@@ -64,6 +65,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--order", choices=("path", "risk"), default="path", help="risk: what runs later and weakened tests come first"
     )
+    parser.add_argument("--why", action="store_true", help="the commands and turns observed at each hunk (PATH:LINE)")
+    parser.add_argument("--trace", action="store_true", help="with --why: as an Agent Trace record")
     parser.add_argument("--repository", metavar="DIR", help="with --commits: the directory of a nested repository")
     parser.add_argument("--fork", dest="named", metavar="FORK", help="the same, by name of the option")
 
@@ -82,10 +85,14 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         if args.conflicts:
             return _conflicts(session, only_fork(session, new), words, context)
         if "@" in new or old != "base" or new == "now":
-            if args.order == "risk":
-                raise UsageError("--order risk is for the changes of a fork", f"mudroom diff {name} --order risk")
+            if args.order == "risk" or args.why:
+                option = "--why" if args.why else "--order risk"
+                raise UsageError(f"{option} is for the changes of a fork", f"mudroom diff {name} {option}")
             return _compare(session, old, new, words, context, stat=args.stat)
         name = only_fork(session, new)
+        if args.why:
+            part("reasons", "cli", "mudroom diff --why").show_reasons(session, name, words, context, trace=args.trace)
+            return 0
         if context.as_json:
             return _review_as_json(session, name, args, context)
         if words and all(word.startswith(EFFECTS) for word in words):
@@ -117,6 +124,10 @@ def _refuse(args: argparse.Namespace) -> None:
         raise UsageError("--stat is not for --commits and --conflicts", "mudroom diff FORK --stat")
     if args.order == "risk" and (args.stat or args.commits or args.conflicts):
         raise UsageError("--order risk is not for --stat, --commits and --conflicts", "mudroom diff FORK --order risk")
+    if args.trace and not args.why:
+        raise UsageError("--trace is for --why", "mudroom diff FORK --why --trace")
+    if args.why and (args.stat or args.commits or args.conflicts or args.order == "risk"):
+        raise UsageError("--why goes with no other list", "mudroom diff FORK --why")
     if args.commits and args.conflicts:
         raise UsageError("--commits and --conflicts are two different lists", "one of them at a time")
 

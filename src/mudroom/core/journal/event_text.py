@@ -183,7 +183,7 @@ ROWS: dict[str, Row] = {
         *_named(data, "id"),
         f"exit {printable(data.get('exit_code', '?'))}",
         "out of time" if data.get("timed_out") else "",
-        *_rest(data, "id", "exit_code", "timed_out"),
+        *_rest(data, "id", "exit_code", "timed_out", "paths", "paths_left_out"),
     ],
     "background_notes": _any,
     "checkpoint": lambda data: [*_named(data, "checkpoint"), "(by itself)" if data.get("automatic") else ""],

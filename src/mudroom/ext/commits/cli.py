@@ -133,9 +133,16 @@ def transfers_to_json(repositories: Iterable[TransferResult]) -> list[dict[str, 
 
 
 def apply_as_commit(
-    session: Session, name: str, message: str, paths: Sequence[bytes], context: Context, options: Mapping[str, Any]
+    session: Session,
+    name: str,
+    message: str,
+    paths: Sequence[bytes],
+    context: Context,
+    options: Mapping[str, Any],
+    *,
+    trace: bool,
 ) -> LandingResult:
-    request = commits_of.CommitRequest(message, user_git_files(context.environ))
+    request = commits_of.CommitRequest(message, user_git_files(context.environ), trace)
     return commits_of.apply_as_commit(session, name, request, paths, **options)
 
 
@@ -164,6 +171,8 @@ def print_one_commit(landed: LandingResult, context: Context) -> None:
     terminal.say(f"{terminal.style('committed: ', 'green')}{commit.id[:10]}{place}, {files}")
     if commit.with_changes:
         terminal.say(f"  with changes of yours that were not committed: {name_some(commit.with_changes)}")
+    if landed.commit_problem:
+        terminal.say(f"  {landed.commit_problem}")
     if commit.left_out:
         terminal.say(f"  not in the commit (ignored by git, or of another repository): {name_some(commit.left_out)}")
 

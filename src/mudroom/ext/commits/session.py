@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 
+from mudroom.core.registry import part
 from mudroom.core.tree.flag import git_directory
 from mudroom.core.tree.path import ancestors, show
 from mudroom.errors import MudroomError, UsageError
@@ -109,6 +110,8 @@ class CommitRequest(NamedTuple):
     message: str
     user: UserFiles
     """The user's git settings, for name and mail address."""
+    trace: bool = False
+    """Whether an Agent Trace record becomes the commit's note."""
 
 
 def apply_as_commit(
@@ -138,12 +141,13 @@ def apply_as_commit(
             ]
             files = [change.path for change in chosen if change.entry.kind in ("file", "symlink")]
             commit.require((path for path in files if git_directory(path) is None), opened.merged())
+        traced = _tracer(session, fork, [change.path for change in chosen]) if request.trace else None
         landed = session.changes.apply(fork, paths, parts=parts, exact=exact, **options)
         problem = _obstacle(landed)
         if problem:
             return landed._replace(commit_problem=problem)
         try:
-            landed = _commit(forks, commit, landed, message)
+            landed = _commit(forks, commit, landed, message, traced)
         except MudroomError as error:
             return landed._replace(commit_problem=str(error))
     if landed.commit is not None:
@@ -161,7 +165,19 @@ def _obstacle(landed: LandingResult) -> str:
     return "" if landed.applied.name else "nothing was applied"
 
 
-def _commit(forks: Forks, commit: OneCommit, landed: LandingResult, message: bytes) -> LandingResult:
+_Tracer = Callable[[str, Sequence[bytes]], bytes]
+"""Returns the record of a commit without the paths whose lines are not the fork's."""
+
+
+def _tracer(session: Session, fork: str, paths: Sequence[bytes]) -> _Tracer:
+    """Read now what was observed: the apply takes the changes out of the fork."""
+    made: _Tracer = part("reasons", "trace", "mudroom apply --trace").tracer(session, fork, paths)
+    return made
+
+
+def _commit(
+    forks: Forks, commit: OneCommit, landed: LandingResult, message: bytes, traced: _Tracer | None
+) -> LandingResult:
     from mudroom.ext.commits.git.one_commit import CommitTime
 
     path = next(place for place in forks.vault.applies() if place.endswith(b"/" + landed.applied.name.encode()))
@@ -169,15 +185,20 @@ def _commit(forks: Forks, commit: OneCommit, landed: LandingResult, message: byt
     seconds = forks.clock() // 10**9
     when = CommitTime(seconds, time.localtime(seconds).tm_gmtoff // 60)
     with OpenSource(forks.vault.source) as project:
-        made = commit.make(place.load().ops, message, when, _ignored_by_git(project))
+        trace = None if traced is None else lambda name: traced(name, (*landed.merged, *landed.kept))
+        made = commit.make(place.load().ops, message, when, _ignored_by_git(project), trace)
     if made is None:
         return landed._replace(commit_problem="the applied files are in HEAD already, or git ignores them")
-    record, done = made
-    save_refs(place.path, [*load_refs(place.path), record])
-    failures = move_refs([record])
-    if failures:
-        save_refs(place.path, [earlier for earlier in load_refs(place.path) if earlier != record])
-        raise UsageError(f"{show(failures[0].ref)} {failures[0].reason}", "git commit")
+    records, done = made
+    save_refs(place.path, [*load_refs(place.path), *records])
+    for number, record in enumerate(records):
+        failures = move_refs([record])
+        if failures:
+            save_refs(place.path, [earlier for earlier in load_refs(place.path) if earlier not in records[number:]])
+            problem = f"{show(failures[0].ref)} {failures[0].reason}"
+            if not number:
+                raise UsageError(problem, "git commit")
+            return landed._replace(commit=done, commit_problem=f"the commit has no note: {problem}")
     return landed._replace(commit=done)
 
 

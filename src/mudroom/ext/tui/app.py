@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 
-from mudroom.ext.tui import fork_action, remark, view_action
+from mudroom.ext.tui import fork_action, observed, remark, view_action
 from mudroom.ext.tui.fork_reader import DifferenceLoader, ForkReader, ReviewParts
 from mudroom.ext.tui.fork_screen import ForkScreen
 from mudroom.ext.tui.key import REVIEW, bindings
@@ -71,6 +71,7 @@ ONE_AT_A_TIME: Mapping[str, Callable[[ReviewParts], Awaitable[None]]] = {
     "conflicts": fork_action.show_conflicts,
     "commits": fork_action.show_commits,
     "effects": fork_action.show_effects,
+    "observed": observed.show_observed,
     "remark": remark.write,
     "remarks": remark.show_remarks,
     "timeline": fork_action.show_timeline,

@@ -48,6 +48,7 @@ REVIEW = (
     Key("e", "e", "do('effects')", "held effects: choose what an apply sends, look at it, drop it"),
     Key("r", "r", "do('remark')", "write a remark: about the line, the hunk, in the list about the file", "remark"),
     Key("w", "w", "do('remarks')", "what was remarked: answer, take a suggestion, settle, send, what is new"),
+    Key("y", "y", "do('observed')", "why: commands and turns observed at the hunk, in the list at the file"),
     Key("m", "m", "do('commits')", "commits that were made in the fork, and what each changes"),
     Key("a", "a", "do('apply')", "bring what is chosen into the project; asks first", "apply"),
     Key("d", "d", "do('discard')", "throw the fork away; asks first"),

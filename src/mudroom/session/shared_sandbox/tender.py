@@ -27,6 +27,7 @@ from mudroom.core.clock import CommandStart
 from mudroom.core.confinement.fallback import Mode
 from mudroom.core.result import exit_code_of
 from mudroom.core.tree import stack
+from mudroom.core.tree.change import Changeset
 from mudroom.errors import MudroomError, UsageError
 from mudroom.sandbox.client.capture import GRACE, SIGKILL, SIGTERM
 from mudroom.sandbox.client.held import ENDING, HeldSandbox
@@ -35,6 +36,7 @@ from mudroom.session.shared_sandbox.visitor import OTHER_TERMS, Visitors
 from mudroom.stage.views.overlay import OverlayView
 from mudroom.typing import TYPE_CHECKING, NamedTuple
 from mudroom.vault.forks.background import Book, Ring
+from mudroom.vault.forks.changed_paths import changed_paths, recorded_changes
 from mudroom.vault.forks.collection import CollectedCommand, gather, view_of
 from mudroom.vault.forks.live_checkpoint import checkpoint_copy
 from mudroom.vault.forks.open_fork import OpenFork
@@ -73,14 +75,19 @@ class Basis(NamedTuple):
     """Keep notes for the session's next result."""
     end_live: Callable[[], None]
     """End the file tools' use of the mount. They wait until the resources are released."""
+    hides: Callable[[bytes], bool]
+    """Return whether a path is a secret."""
 
 
 class BackgroundCommand:
     """One background command: read its output, and wait for its end."""
 
-    def __init__(self, started: BackgroundStart, running: Running, place: bytes, streams: Sequence[int]) -> None:
-        """``streams``: the read ends of its stdout and stderr; none if the caller reads them itself."""
-        self.started, self.running, self._place = started, running, place
+    def __init__(
+        self, started: BackgroundStart, running: Running, place: bytes, streams: Sequence[int], before: Changeset
+    ) -> None:
+        """``streams``: the read ends of its stdout and stderr; none if the caller reads them itself. ``before``: the
+        fork's changes as recorded at its start."""
+        self.started, self.running, self._place, self.before = started, running, place, before
         self.streams = {
             descriptor: Ring(place + b"/" + name)
             for descriptor, name in zip(streams, (b"stdout", b"stderr"), strict=False)
@@ -256,7 +263,7 @@ class SharedSandbox:
         null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         kept = [os.pipe2(os.O_CLOEXEC) for _stream in range(0 if pipes is not None else 2)]
         try:
-            place = self.book.begin(started)
+            place, before = self.book.begin(started), recorded_changes(self.fork)
             stdio = pipes if pipes is not None else (null, kept[0][1], kept[1][1])
             running = run_in(self.held, Invocation(started.command, environment, stdio), started.cwd)
         except BaseException:
@@ -268,7 +275,7 @@ class SharedSandbox:
                 os.close(descriptor)
         for read, _write in kept:
             os.set_blocking(read, False)
-        background = BackgroundCommand(started, running, place, [read for read, _write in kept])
+        background = BackgroundCommand(started, running, place, [read for read, _write in kept], before)
         with self._lock:
             self.backgrounds[started.id] = background
         self._wake_up()
@@ -458,6 +465,8 @@ class SharedSandbox:
         try:
             self.book.write(background.started, ended)
             data = {"id": background.started.id, "exit_code": ended.exit_code, "timed_out": ended.timed_out}
+            now = recorded_changes(self.fork)
+            data |= changed_paths(self.vault, self.fork, background.before, now, self.basis.hides)
             self.vault.journal.append("background_end", self.fork.name, data, time=ended.time)
         except (MudroomError, OSError) as error:
             self.notes.append(str(error))

@@ -16,6 +16,7 @@ from mudroom.ext.agents.core.artifact import matcher
 from mudroom.ext.agents.home.agent_home import STORE
 from mudroom.ext.agents.home.staged_file import open_own, walk
 from mudroom.stage import safe_open
+from mudroom.stage.beneath import open_file
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
 
@@ -41,6 +42,24 @@ def keep_conversations(vault: Vault, fork: Fork, time: int) -> Iterator[str]:
         end = f"{counted(count, 'file')} of {len(left)} can be had for a day: mudroom keep {fork.name}"
         if left:
             yield f"{fork.name} had a conversation with {show(agent)}; {end if count else 'it is gone, too'}"
+
+
+def read_conversations(fork: Fork, most: int) -> Iterator[tuple[str, str, bytes]]:
+    """Yield the agent, the name and at most ``most`` bytes of each file of the fork's conversations. A store that
+    cannot be read is left out."""
+    homes = fork.path + b"/home"
+    for agent in sorted(os.listdir(homes)) if os.path.isdir(homes) else ():
+        opened: list[tuple[bytes, int]] = []
+        try:
+            for file in _conversation(homes + b"/" + agent, opened):
+                place, root = opened[-1]
+                with open(open_file(root, file.path[len(place) + 1 :]), "rb") as stream:
+                    yield os.fsdecode(agent), show(file.path.rpartition(b"/")[2]), stream.read(most)
+        except (OSError, ValueError, LookupError, MudroomError):
+            continue
+        finally:
+            for _path, root in opened:
+                os.close(root)
 
 
 def _conversation(store: bytes, opened: list[tuple[bytes, int]]) -> Iterator[LeftFile]:

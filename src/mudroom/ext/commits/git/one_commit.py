@@ -197,6 +197,7 @@ def _compiled(pattern: bytes) -> Pattern | None:
 
 FILE_LIMIT = 256 << 20
 """Bytes in a committed file; a larger one is refused."""
+AGENT_TRACE = b"refs/notes/agent-trace"
 _TREE, _LINK, _FILE, _PROGRAM, _MODULE = 0o40000, 0o120000, 0o100644, 0o100755, 0o160000
 
 IsIgnored = Callable[[bytes, Entry], bool]
@@ -257,10 +258,16 @@ class OneCommit:
     # --- after it ---
 
     def make(
-        self, ops: Iterable[Op], message: bytes, time: CommitTime, is_ignored: IsIgnored
-    ) -> tuple[RepositoryMoves, MadeCommit] | None:
-        """Add the commit's objects. Return the moves and the commit, or None if there is nothing to commit. Raise
-        UsageError if a file cannot be committed, or the repository has changed meanwhile."""
+        self,
+        ops: Iterable[Op],
+        message: bytes,
+        time: CommitTime,
+        is_ignored: IsIgnored,
+        trace: Callable[[str], bytes] | None = None,
+    ) -> tuple[list[RepositoryMoves], MadeCommit] | None:
+        """Add the commit's objects. Return the moves, the branch's first, and the commit, or None if there is nothing
+        to commit. ``trace``: returns the Agent Trace record of the commit, which becomes its note. Raise UsageError if
+        a file cannot be committed, or the repository has changed meanwhile."""
         if self._live.head_target() != self._head or self._head_commit() != self._before:
             raise UsageError("HEAD has moved meanwhile", "git commit")
         left_out: set[bytes] = set()
@@ -271,12 +278,14 @@ class OneCommit:
         if not changes:
             return None
         root, trees = edit_tree(self._entries, self._root, changes, self._id_length)
-        text = self._commit_text(root, message, time)
+        text = self._commit_text(root, message, time, self._before)
         if self._signer is not None:
             text = self._signer.signed(text)
         commit = object_id(b"commit", text, self._id_length)
         self._add(changes, trees, commit, text)
-        moves = self._moves(commit.hex().encode(), message)
+        moves = [self._moves(commit.hex().encode(), message)]
+        if trace is not None:
+            moves.append(self._note(commit.hex(), trace(commit.hex()), time))
         branch = show(self._head.removeprefix(HEADS)) if self._head.startswith(b"refs/") else ""
         mixed = tuple(sorted(self._with_changes & changes.keys()))
         return moves, MadeCommit(commit.hex(), branch, len(changes), mixed, tuple(sorted(left_out)))
@@ -362,13 +371,29 @@ class OneCommit:
 
     # --- the new commit ---
 
-    def _commit_text(self, root: bytes, message: bytes, time: CommitTime) -> bytes:
+    def _commit_text(self, root: bytes, message: bytes, time: CommitTime, before: bytes) -> bytes:
         sign, zone = b"-" if time.zone < 0 else b"+", abs(time.zone)
         stamp = b"%s %d %s%02d%02d" % (self._identity, time.seconds, sign, zone // 60, zone % 60)
         lines = [b"tree " + root.hex().encode()]
-        lines += [b"parent " + self._before] if self._before else []
+        lines += [b"parent " + before] if before else []
         lines += [b"author " + stamp, b"committer " + stamp, b"", message]
         return b"\n".join(lines)
+
+    def _note(self, commit: str, content: bytes, time: CommitTime) -> RepositoryMoves:
+        """Add a note about a commit, and return the move of the notes' ref. Raise UsageError if the ref is no commit's.
+        git-notes(1): a note's path in the tree is the commit's id, whole or in directories of two digits."""
+        before, place = self._live.ref(AGENT_TRACE), self._live.place
+        blob = blob_id(content, self._id_length)
+        note = {commit.encode(): TreeItem(_FILE, blob)}
+        root, trees = edit_tree(self._entries, self._live.tree_of(before), note, self._id_length)
+        text = self._commit_text(root, b"Notes added by mudroom\n", time, before)
+        after = object_id(b"commit", text, self._id_length)
+        objects = [(blob, b"blob", content), *((name, b"tree", data) for name, data in trees.items())]
+        objects.append((after, b"commit", text))
+        named = ((name.hex().encode(), kind, data) for name, kind, data in objects)
+        RepositoryWriter(self._live).add_objects(len(objects), named)
+        move = RefMove(AGENT_TRACE, before, after.hex().encode())
+        return RepositoryMoves(b".git", place.git, place.common, (move,), b"notes: Notes added by mudroom")
 
     def _add(
         self, changes: Mapping[bytes, TreeItem | None], trees: Mapping[bytes, bytes], commit: bytes, text: bytes

@@ -21,6 +21,8 @@ from mudroom.core.tree.path import name as last
 from mudroom.errors import ForkMoved, UsageError
 from mudroom.ext.order.core.risk import BlockRisk, join_risks, rate
 from mudroom.ext.order.reader import LARGEST
+from mudroom.ext.reasons.session import Reasons
+from mudroom.ext.reasons.telling import observed_lines
 from mudroom.ext.review.core.difference import DifferenceLine
 from mudroom.ext.review.rows import (
     IMAGE_HEAD,
@@ -399,10 +401,33 @@ def _open_requested(call: ApiCall) -> Iterator[int]:
             os.close(descriptor)
 
 
+class ObservedQuery(Struct):
+    file: str
+    """Its id."""
+
+
+def observed(call: ApiCall) -> shape.ObservedShape:
+    query: ObservedQuery = call.query
+    with call.server.session(call.path["project"]) as session, _refusing_missing():
+        reasons = Reasons(session, require_fork(session, call.path["fork"]))
+        seen = reasons.of_file(path_of(query.file))
+        blocks = [list(row.hunk.blocks) if row.hunk is not None else [] for row in seen.rows]
+        lines = [observed_lines(reasons, seen, row) for row in seen.rows]
+    return shape.ObservedShape([shape.ObservedHunkShape(*each) for each in zip(blocks, lines, strict=True)])
+
+
 _AT = "/projects/{project}/forks/{fork}"
 ENDPOINTS = (
     Endpoint(
         "GET", _AT + "/diff", "The differences of one file, by hunks", diff, shape.DifferenceShape, query=DiffQuery
+    ),
+    Endpoint(
+        "GET",
+        _AT + "/observed",
+        "The commands and turns that were observed at a file's hunks",
+        observed,
+        shape.ObservedShape,
+        query=ObservedQuery,
     ),
     Endpoint("GET", _AT + "/text", "Lines of one side of a file", text, shape.TextShape, query=TextQuery),
     Endpoint("GET", _AT + "/blob", "The bytes of one side of a file, for images", blob, None, query=BlobQuery),

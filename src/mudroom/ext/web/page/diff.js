@@ -12,6 +12,7 @@ import { useLoaded } from "./load.js";
 import { Moved } from "./moved.js";
 import { useNear } from "./near.js";
 import { Images } from "./picture.js";
+import { useObservedKey } from "./observed.js";
 import { Plain } from "./plain.js";
 import { lined, useRemarkKey } from "./remarkline.js";
 import { gaps, returns } from "./rows.js";
@@ -69,6 +70,7 @@ function Shown({ place, data, names, chosen, written, onChoose, reload }) {
     latest.current.onChoose?.(choose(latest.current.chosen, blocks, wanted, data.blocks)), [data]);
   useHunkKeys(root, hunks, chosen, onChoose && pick, () => setSplit(!split));
   useRemarkKey(root, hunks, written);
+  useObservedKey(root);
   const text = hunks.length > 0;
   return html`<div class="diff" ref=${root}>
     <div class="diff-bar">

@@ -2,6 +2,7 @@
 import { wants } from "./choice.js";
 import { blocksOf, Lines, whereabouts } from "./difftable.js";
 import { html, useCallback, useEffect, useMemo, useRef, useState } from "./html.js";
+import { useObserved } from "./observed.js";
 import { NEW, OLD, open, shown } from "./rows.js";
 import { drawn } from "./code.js";
 import { text } from "./source.js";
@@ -57,6 +58,7 @@ function Made({ hunk, blocks, at, total, manner, left, onPick }) {
       wanted ? "" : " – not chosen"}</${Tick}>`;
   }, [blocks, off, onPick]);
   const where = whereabouts(hunk);
+  const observed = useObserved(manner.place, blocks);
   return html`<section class=${"hunk " + (now === "none" ? "off" : "")} tabindex="-1" data-hunk=${at}
     aria-label=${`Hunk ${at + 1} of ${total}: ${where}${now === "none" ? ", not chosen" : now === "some" ? ", partly chosen" : ""}${reasons.map((one) => ", " + one).join("")}`}>
     <div class="hunk-bar">
@@ -65,10 +67,12 @@ function Made({ hunk, blocks, at, total, manner, left, onPick }) {
       <span>${where}${hunk.continued && ", continued"}</span>${hunk.section && html`<code class="section">${drawn(hunk.section)}</code>`}
       ${reasons.map((one) => html`<span key=${one} class=${"tag " + (hunk.risk === "dull" ? "" : "warn")}>${one}</span>`)}
       ${hunk.risk === "dull" && html`<button type="button" class="small" aria-expanded=${String(isOpen)} onClick=${() => setOpen(!isOpen)}>${isOpen ? "fold" : "show"}</button>`}
+      ${observed.button}
       ${onPick && now !== "all" && html`<strong class="left">${now === "none" ? "not chosen" : "partly chosen"}</strong>`}
       ${onPick && blocks.length > 1 && now !== "some" && html`<button type="button" class="small" aria-pressed=${asked ? "true" : "false"}
         onClick=${() => setAsked(!asked)}>${asked ? "choose as one" : `choose ${blocks.length} changes apart`}</button>`}
     </div>
+    ${observed.below}
     ${isOpen && html`<${Lines} lines=${hunk.lines} manner=${manner} off=${off} pick=${apart ? pick : undefined} now=${at === 0} />`}
   </section>`;
 }

@@ -217,6 +217,17 @@ class DifferenceShape(Struct):
     """For an added or deleted file: the other end, if it was moved and changed."""
 
 
+class ObservedHunkShape(Struct):
+    blocks: list[int]
+    """The hunk's changed blocks; none: it is about the whole file."""
+    lines: list[str]
+    """What was observed, for people; the main line first."""
+
+
+class ObservedShape(Struct):
+    hunks: list[ObservedHunkShape]
+
+
 class TextShape(Struct):
     """Unchanged lines of one side."""
 

@@ -1,0 +1,1 @@
+"""Reasons: the commands and turns that were observed at a hunk of a fork."""
