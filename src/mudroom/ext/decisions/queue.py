@@ -10,7 +10,6 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from itertools import islice
-from typing import Literal, NamedTuple
 
 from mudroom.core.approval.approval import CommandQuestion
 from mudroom.core.approval_queue import QueueRow
@@ -23,6 +22,7 @@ from mudroom.core.tree.quote import show_words
 from mudroom.errors import MudroomError
 from mudroom.ext.remarks.store import RemarkStore
 from mudroom.session.upkeep import ForkSummaries, ForkSummary, Vault, vault_named
+from mudroom.typing import Literal, NamedTuple
 from mudroom.vault.apply.conflict import each_conflict
 from mudroom.vault.apply.drift import find_drift
 from mudroom.vault.forks.ties import Tie, first_of, ties_of

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from mudroom.session import Session
 
 
-class Answer(NamedTuple):
+class OfferedAnswer(NamedTuple):
     words: str
     allow: bool
     keep: bool = False
@@ -27,28 +27,29 @@ class Answer(NamedTuple):
 class ShownQuestion(NamedTuple):
     row: QueueRow
     lines: Sequence[str]
-    answers: Sequence[Answer]
+    answers: Sequence[OfferedAnswer]
 
 
 def read_question(session: Session, name: str) -> ShownQuestion:
     """Return a question with the answers that it takes. Raise UsageError if it is gone."""
     row = session.vault.approvals.row(name)
     question = row.asked.question
-    answers = [Answer("allow once", True)]
+    answers = [OfferedAnswer("allow once", True)]
     if hour := hour_of(question):
-        answers.append(Answer(f"for an hour: {hour}", True, hour=True))
+        answers.append(OfferedAnswer(f"for an hour: {hour}", True, hour=True))
     if can_be_kept(question):
-        answers.append(Answer(f"always, writes: {rule_of(question, True)}", True, keep=True))
+        answers.append(OfferedAnswer(f"always, writes: {rule_of(question, True)}", True, keep=True))
     answers += [
-        Answer(f"{offer.words}, writes: {offer.rule}", offer.allows, True, offer.rule) for offer in offers_of(question)
+        OfferedAnswer(f"{offer.words}, writes: {offer.rule}", offer.allows, True, offer.rule)
+        for offer in offers_of(question)
     ]
-    answers.append(Answer("deny", False))
+    answers.append(OfferedAnswer("deny", False))
     if can_be_kept(question):
-        answers.append(Answer(f"never, writes: {rule_of(question, False)}", False, keep=True))
+        answers.append(OfferedAnswer(f"never, writes: {rule_of(question, False)}", False, keep=True))
     return ShownQuestion(row, question_lines(row), answers)
 
 
-def give_answer(session: Session, row: QueueRow, answer: Answer) -> str:
+def give_answer(session: Session, row: QueueRow, answer: OfferedAnswer) -> str:
     """Answer a question, and write the rule that was shown. Return what has come of it. Raise MudroomError."""
     question = row.asked.question
     decision, is_first = session.vault.approvals.decide(

@@ -8,6 +8,7 @@ import { at, post } from "./api.js";
 import { spelled } from "./code.js";
 import { html, useEffect, useLayoutEffect, useRef, useState } from "./html.js";
 import { useKeys } from "./keys.js";
+import { Devices } from "./push.js";
 import { ageOf, beep, endOf, headOf, keyOf, look, mayNotify, useQuestions, want, wants } from "./questions.js";
 import { ofTab } from "./store.js";
 
@@ -287,5 +288,5 @@ function Telling() {
   };
   return html`<footer class="row small dim"><label class="check"><input type="checkbox" checked=${sound} onChange=${toggleSound} /><span>Sound</span></label>
     <label class="check"><input type="checkbox" checked=${desktop} onChange=${toggleDesktop} /><span>Desktop notifications</span></label>
-    ${refused && html`<span class="problem" role="status">the browser does not allow them</span>`}</footer>`;
+    ${refused && html`<span class="problem" role="status">the browser does not allow them</span>`}<${Devices} /></footer>`;
 }
