@@ -40,6 +40,9 @@ ROWS: Mapping[str, Mapping[str, str]] = {
         "landing": "commits.landing",
         "session": "commits.session",
     },
+    "decisions": {
+        "queue": "decisions.cli",
+    },
     "doctor": {
         "certify": "certify.cli.certify",
         "containers": "containers.cli.engine",

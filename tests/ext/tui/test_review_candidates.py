@@ -272,8 +272,8 @@ def test_a_try_is_offered_with_the_forks(project: Place) -> None:
     async def story(driver: Driver) -> None:
         await driver.until(lambda: "which fork?" in driver.dialog())
         rows = driver.dialog().splitlines()[1:]
-        assert rows[0].strip() == "t1  a try: 2 attempts, 2 different"
-        await driver.press("k", "k", "enter")
+        assert rows[-1].strip() == "t1  a try: 2 attempts, 2 different", "below what waits for a decision"
+        await driver.press(*["j"] * len(rows), "enter")
         await driver.until(lambda: isinstance(driver.app.screen, CandidateScreen))
 
     drive(project, None, story)

@@ -31,6 +31,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
@@ -320,13 +321,16 @@ def chromium() -> Iterator[Window]:
 
 
 @contextmanager
-def firefox() -> Iterator[Window]:
+def firefox(settings: Mapping[str, object] = MappingProxyType({})) -> Iterator[Window]:
+    """``settings``: of ``about:config``."""
     client = pytest.importorskip("websockets.sync.client", reason="websockets is not installed")
     program = shutil.which("firefox-esr") or shutil.which("firefox")
     if program is None:
         pytest.skip("firefox is not installed")
     with ExitStack() as stack:
         home = _home(stack)
+        lines = [f"user_pref({json.dumps(name)}, {json.dumps(value)});\n" for name, value in settings.items()]
+        (home / "user.js").write_text("".join(lines))
         words = [program, "--headless", "--no-remote", "--profile", str(home), "--remote-debugging-port", "0"]
         process = _started(stack, words, home)
         (address,) = _until(lambda: re.findall(r"BiDi listening on (ws://\S+)", (home / SAID).read_text()), process)

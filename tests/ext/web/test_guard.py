@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mudroom.ext.web.server.guard import RequestGuard, hosts_of, own_hosts
+from mudroom.ext.web.server.guard import PUSH_WORKER, RequestGuard, hosts_of, own_hosts
 from mudroom.ext.web.server.login import COOKIE_LIFE, Login
 from tiers import each
 
@@ -52,8 +52,9 @@ def ask(
     app: Any = inner,
     login: Login | None = None,
     query: str = "",
+    push_worker: bytes = b"",
 ) -> tuple[int, dict[bytes, bytes], bytes]:
-    guard = RequestGuard(app, hosts_of(PORT, names), login or make_login(), PUBLIC, DOORS, prefix)
+    guard = RequestGuard(app, hosts_of(PORT, names), login or make_login(), PUBLIC, DOORS, prefix, None, push_worker)
     sent: list[MutableMapping[str, Any]] = []
 
     async def send(message: MutableMapping[str, Any]) -> None:
@@ -203,6 +204,28 @@ def test_a_service_worker_that_somebody_has_left_is_given_one_that_ends_it(path:
         assert b"registration.unregister()" in body
     assert ask(path, ("host", "evil.example"), script)[0] == 421
     assert b"unregister" not in ask(path, OWN, script, method="POST")[2]
+
+
+def test_one_service_worker_is_served_at_one_path() -> None:
+    def script(path: str, *headers: tuple[str, str], method: str = "GET") -> tuple[int, dict[bytes, bytes], bytes]:
+        return ask(path, OWN, *headers, method=method, prefix="/x", push_worker=b"ours")
+
+    worker = ("service-worker", "script")
+    for path in (PUSH_WORKER, "/x" + PUSH_WORKER):
+        status, headers, body = script(path, worker)
+        assert (status, body, headers[b"cache-control"]) == (200, b"ours", b"no-store")
+        assert headers[b"content-security-policy"] == b"default-src 'none'; frame-ancestors 'none'"
+    for path in (
+        "/push/worker.js/",
+        "/push//worker.js",
+        "/PUSH/worker.js",
+        "/v-1/push/worker.js",
+        "/x/x/push/worker.js",
+    ):
+        assert b"registration.unregister()" in script(path, worker)[2], path
+    assert script(PUSH_WORKER)[0] == 401, "without the header it is a path as any"
+    assert script(PUSH_WORKER, worker, method="POST")[2] != b"ours"
+    assert script(PUSH_WORKER, worker, ("host", "evil.example"))[0] == 421
 
 
 def test_what_the_page_knows_does_not_hang_on_other_cookies() -> None:

@@ -14,7 +14,9 @@ from tiers import each
 HERE = Path(__file__).parents[3]
 TOOLS = HERE / "dev/page/node_modules"
 PAGE = HERE / "src/mudroom/ext/web/page"
-OWN = sorted(path for path in PAGE.iterdir() if path.suffix in (".js", ".html", ".css", ".svg"))
+OWN = sorted(
+    path for path in (*PAGE.iterdir(), *PAGE.glob("push/*")) if path.suffix in (".js", ".html", ".css", ".svg")
+)
 
 
 def run(*words: str | Path) -> subprocess.CompletedProcess[str]:
@@ -56,6 +58,7 @@ def test_a_browser_keeps_each_version_of_the_page() -> None:
     modules = {path.name for path in OWN if path.suffix == ".js"} - {
         "colour.worker.js",
         "events.worker.js",
+        "worker.js",
         "tokens.js",
     }
     assert not modules - {name.rpartition("/")[2] for name in named}, "not asked for at once"

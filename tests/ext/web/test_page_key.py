@@ -13,6 +13,8 @@ from browser import HOME, Site, serving, watch
 
 from clients import free_port
 from conftest import Place
+from mudroom.ext.web.server.guard import PUSH_WORKER
+from tiers import each
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -26,7 +28,7 @@ self.addEventListener("fetch", (event) => event.request.mode === "navigate" &&
   event.respondWith(new Response("<title>theirs</title>", { headers: { "content-type": "text/html" } })));
 """
 PLANT = b"""<script>
-navigator.serviceWorker.register("/x/sw.js", { scope: "/" }).then(() => navigator.serviceWorker.ready)
+navigator.serviceWorker.register("SCRIPT", { scope: "/" }).then(() => navigator.serviceWorker.ready)
   .then(() => { document.title = "planted" });
 </script>"""
 
@@ -35,6 +37,7 @@ class Theirs(http.server.BaseHTTPRequestHandler):
     """What another listens with, and what browsers send him."""
 
     cookies: list[str]
+    script: str
 
     def do_GET(self) -> None:
         self.cookies.append(self.headers.get("cookie", ""))
@@ -43,17 +46,17 @@ class Theirs(http.server.BaseHTTPRequestHandler):
         self.send_header("Content-Type", "text/javascript" if script else "text/html")
         self.send_header("Service-Worker-Allowed", "/")
         self.end_headers()
-        self.wfile.write(WORKER if script else PLANT)
+        self.wfile.write(WORKER if script else PLANT.replace(b"SCRIPT", self.script.encode()))
 
     def log_message(self, *args: object) -> None:
         pass
 
 
 @contextmanager
-def another(port: int = 0) -> Iterator[tuple[int, list[str]]]:
-    """A server of somebody else: its port, and the cookies that it is sent."""
+def another(port: int = 0, script: str = "/x/sw.js") -> Iterator[tuple[int, list[str]]]:
+    """A server of somebody else: its port, and the cookies that it is sent. ``script``: where its worker is."""
     cookies: list[str] = []
-    kind = type("Another", (Theirs,), {"cookies": cookies})
+    kind = type("Another", (Theirs,), {"cookies": cookies, "script": script})
     with http.server.ThreadingHTTPServer(("127.0.0.1", port), kind) as server:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
@@ -103,11 +106,12 @@ def test_a_link_with_a_key_that_is_none_logs_nobody_out(site: Site, page: Page) 
 
 
 @pytest.mark.deep
-def test_what_somebody_else_on_our_port_has_left_is_removed(place: Place, chromium: Browser) -> None:
-    """A service worker of his answers in our place, for as long as it is there."""
+@each("script", ["/x/sw.js", PUSH_WORKER])
+def test_what_somebody_else_on_our_port_has_left_is_removed(place: Place, chromium: Browser, script: str) -> None:
+    """A service worker of his answers in our place, for as long as it is there; also if it has the path of ours."""
     context = chromium.new_context()
     page = context.new_page()
-    with another(free_port()) as (port, _cookies):
+    with another(free_port(), script) as (port, _cookies):
         page.goto(f"http://127.0.0.1:{port}/")
         page.wait_for_function("document.title === 'planted'")
         page.goto("about:blank")

@@ -110,7 +110,7 @@ def test_another_fork_of_that_name_while_the_page_is_open(place: Place, page: Pa
     page.get_by_role("button", name="Apply 1 of 2").wait_for()
     hold(page)
     mudroom(place, "discard", "try-1")
-    staged(place, HOOK.replace("ok", "evil") + "; echo c > c")
+    staged(place, HOOK.replace("echo ok", "echo evil") + "; echo c > c")
     page.get_by_role("button", name="Reload").click()
     page.get_by_text("2 of 3 chosen").wait_for()
     assert not hook.is_checked()

@@ -11,6 +11,7 @@ from mudroom.cli.listing import ProjectListing, open_listing
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.fold import fold
 from mudroom.cli.terminal.terminal import cut
+from mudroom.core.registry import part_or_none
 from mudroom.core.result import text
 from mudroom.core.text.plural import counted
 from mudroom.core.tree.change import summarise
@@ -56,6 +57,10 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         return shown
     with open_listing(context) as listing:
         rows = listed_forks(listing)
+        queue = part_or_none("decisions", "queue") if rows and not context.as_json else None
+        if queue is not None:
+            told = queue.queue_lines(listing.vault, context.terminal.columns(1), queue.BESIDE).lines
+            context.terminal.out("\n".join(told)) if told else None
     if context.as_json:
         context.terminal.json({"schema": "mudroom.forks/1", "forks": rows})
     elif rows:

@@ -16,6 +16,7 @@ from mudroom.cli.project_place import project_of
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.fold import fold_beside
 from mudroom.core.confinement.limit import show_size
+from mudroom.core.registry import part_or_none
 from mudroom.core.text.plural import counted
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
@@ -111,12 +112,17 @@ def _state(listing: ProjectListing, context: Context) -> tuple[list[str], list[t
     if unfinished:
         commands.append(("mudroom recover", "finishes or takes back what was cut off"))
     forks = listed_forks(listing)
+    queue = part_or_none("decisions", "queue") if questions or forks else None
+    waiting = queue.queue_lines(vault, columns - _ABOUT) if queue is not None else None
+    if waiting is not None:
+        lines += [f"{'' if number else 'waits':<{_ABOUT}}{line}" for number, line in enumerate(waiting.lines)]
     if forks:
-        tell("forks", f"{counted(len(forks), 'fork')}, not applied:")
+        rest = [row for row in forks if waiting is None or row["fork"] not in waiting.forks]
+        tell("forks", f"{counted(len(forks), 'fork')}, not applied{':' if rest else ' (mudroom ls)'}")
         margin = " " * _ABOUT
-        lines += [margin + describe(row, columns - _ABOUT).replace("\n", "\n" + margin) for row in forks[-MOST_FORKS:]]
-        if len(forks) > MOST_FORKS:
-            tell("", f"and {counted(len(forks) - MOST_FORKS, 'older fork')} (mudroom ls)")
+        lines += [margin + describe(row, columns - _ABOUT).replace("\n", "\n" + margin) for row in rest[-MOST_FORKS:]]
+        if len(rest) > MOST_FORKS:
+            tell("", f"and {counted(len(rest) - MOST_FORKS, 'older fork')} (mudroom ls)")
         whole = [row for row in forks if not row["problem"]] or forks
         commands += _fork_commands(whole[-1]["fork"])
     undoable = [row["apply"] for row in applies if row["state"] == "applied"]

@@ -158,7 +158,7 @@ def _answer(
     if answer.hour and not hour_of(row.asked.question):
         raise UsageError(f"{name} is not of an agent in a fork that stays", f"mudroom approve {name}")
     if not context.as_json:
-        for line in _lines(row):
+        for line in question_lines(row):
             context.terminal.say(line)
     if answer.keep:
         _require_rule(row)
@@ -274,7 +274,7 @@ def _ask_about(row: QueueRow, queue: Queue, bell: int, session: Session, context
     choice, keys = _choices(row)
     try:
         watched = _WatchedQuestion(queue, row.name, bell)
-        pressed = ask_here(context.terminal, ["", *_lines(row)], choice, keys, 24 * 3600.0, watched)
+        pressed = ask_here(context.terminal, ["", *question_lines(row)], choice, keys, 24 * 3600.0, watched)
         if isinstance(pressed, CommandAnswer):
             _decide(row, pressed, queue, session, context)
         elif isinstance(pressed, QueueDecision):
@@ -285,7 +285,8 @@ def _ask_about(row: QueueRow, queue: Queue, bell: int, session: Session, context
         return True
 
 
-def _lines(row: QueueRow) -> list[str]:
+def question_lines(row: QueueRow) -> list[str]:
+    """Return a question for people: who asks for what, and why."""
     host = row.asked.host
     if host is not None:
         agent = f"{text(host.agent)} wants" if host.agent else "A command wants"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from binascii import b2a_base64
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
@@ -18,12 +18,13 @@ from msgspec import structs
 from mudroom.core.text.linediff import is_binary, split_lines
 from mudroom.core.tree.path import show, show_path
 from mudroom.core.tree.review_tags import TEXT_LIMIT
-from mudroom.errors import ForkMoved, Refused, UsageError
+from mudroom.errors import ForkMoved, MudroomError, Refused, UsageError
 from mudroom.ext.remarks.core.carry import carry
 from mudroom.ext.remarks.core.listing import ListedRemarks, first_line, remark_lines
 from mudroom.ext.remarks.core.prompt import LARGEST, LocatedRemark, prompt_of
 from mudroom.ext.remarks.core.value import RemarkAnswer, ReviewRemark, SentRemark, SentState, Side, checked
 from mudroom.ext.remarks.store import RemarkStore, StoredRemarks, digest_of
+from mudroom.ext.review.roots import ReviewRoot, root_holding, root_of, roots_of
 from mudroom.ext.review.rows import open_sides
 from mudroom.session import Session
 from mudroom.stage.source import read_all
@@ -85,34 +86,32 @@ class Remarks:
         lines = split_lines(before if before is not None else now or b"")
         was = tuple(lines[remark.first - 1 : remark.until])
         if now is None or (before is None and remark.version) or remark.until > len(lines):
-            is_gone = now is None and before is not None and not self._session.forks.secrets.hides(remark.place)
+            is_gone = now is None and before is not None and not self._hides(remark.place)
             return LocatedRemark(name, remark, "outdated" if is_gone else "unknown", remark.first, remark.until, was)
         there = split_lines(now)
         found = carry(lines, there, remark.first, remark.until)
         shown = was if found.state == "outdated" else tuple(there[found.first - 1 : found.last])
         return LocatedRemark(name, remark, found.state, found.first, found.last, shown)
 
+    def _roots(self, paths: Iterable[bytes]) -> list[ReviewRoot]:
+        """Return the projects in which these paths may lie, the fork's own first."""
+        own = [ReviewRoot(self._session, self.fork, b"")]
+        try:
+            return roots_of(self._session, self.fork) if any(path.startswith(b"/") for path in paths) else own
+        except MudroomError:
+            return own  # a part is missing: its texts cannot be read
+
+    def _hides(self, path: bytes) -> bool:
+        root = root_holding(self._roots((path,)), path)
+        return root is not None and root.session.forks.secrets.hides(root.inner(path))
+
     def _texts(self, wanted: set[tuple[bytes, Side]]) -> dict[tuple[bytes, Side], bytes | None]:
         """Return texts of the fork and its originals; None for what is no readable text. A secret is not read."""
-        session = self._session
-        session.forks.secrets.look()
         found: dict[tuple[bytes, Side], bytes | None] = dict.fromkeys(wanted)
-        open_ones = [(path, side) for path, side in wanted if not session.forks.secrets.hides(path)]
-        with OpenFork(session.vault, session.vault.fork(self.fork)) as opened:
-            merged = opened.merged()
-            for path, side in open_ones:
-                entry = merged.look(path)
-                if side == "new" and entry is not None and entry.kind == "file":
-                    with suppress(OSError):  # it was replaced since
-                        found[path, side] = _text_only(read_all(merged, path, TEXT_LIMIT))
-        olds = [path for path, side in open_ones if side == "old"]
-        if olds:
-            with open_sides(session, self.fork) as sides:
-                for path in olds:
-                    pair = sides.find(path)
-                    with suppress(OSError, ForkMoved):
-                        old = sides.read(pair, "old", TEXT_LIMIT) if pair is not None else None
-                        found[path, "old"] = _text_only(old)
+        roots = self._roots(path for path, _side in wanted)
+        for root in roots:
+            mine = {(root.inner(path), side) for path, side in wanted if root_holding(roots, path) == root}
+            found |= {(root.outer(path), side): text for (path, side), text in _texts_in(root, mine).items()}
         return found
 
     # --- writing ---
@@ -168,21 +167,21 @@ class Remarks:
     def take(self, name: str) -> None:
         """Replace a remark's lines by its suggestion, as a change of the fork, and settle the remark. Raise UsageError
         if the lines are not there as they were, or another writer has changed the file meanwhile."""
-        session, forks = self._session, self._session.forks
         with self._changing(name) as (remark, save):
             if remark.suggestion is None:
                 raise UsageError(f"{name} suggests no lines", f"mudroom comment {self.fork} lists the remarks")
-            if not forks.is_at_rest(self.fork):
+            if not self._session.forks.is_at_rest(self.fork):
                 raise UsageError(f"a command is running in {self.fork}", "take the suggestion when it has ended")
-            path, shown = remark.place, show_path(remark.place)
-            if session.forks.secrets.hides(path):
+            root, shown = root_of(self._session, self.fork, remark.place), show_path(remark.place)
+            path, forks = root.inner(remark.place), root.session.forks
+            if forks.secrets.hides(path):
                 raise UsageError(f"{shown} is a secret, which is not read", "edit it in the project")
-            files = forks.files(self.fork)
+            files = forks.files(root.fork)
             try:
                 # fails if another writer was between read and write
                 with files.changing() as tree, tree.create(path) as draft:
                     before = tree.read(path)
-                    located = self._located(name, remark, {(path, "new"): _text_only(before)})
+                    located = self._located(name, remark, {(remark.place, "new"): _text_only(before)})
                     if located.where != "here":
                         raise UsageError(
                             f"the lines of {name} are not as they were: {located.label}",
@@ -192,7 +191,7 @@ class Remarks:
                     lines[located.first - 1 : located.last] = _suggested(remark.suggestion, located.lines)
                     after = b"".join(lines)
                     draft.write(after)
-                forks.flush(self.fork)
+                forks.flush(root.fork)
                 is_ours = files.read(path) == after
             except OSError as error:
                 raise UsageError(
@@ -247,8 +246,11 @@ class Remarks:
         """Return the paths that have changed since the last round; None if its checkpoint is not there."""
         if not listed.point:
             return None
-        with self._session.forks.compare(f"{self.fork}@{listed.point}", self.fork) as compared:
-            return frozenset(change.path for change in compared.changeset.changes)
+        found: set[bytes] = set()
+        for root in roots_of(self._session, self.fork):
+            with root.session.forks.compare(f"{root.fork}@{listed.point}", root.fork) as compared:
+                found.update(root.outer(change.path) for change in compared.changeset.changes)
+        return frozenset(found)
 
     def prompt(self, listed: ListedRemarks | None = None, *, again: bool = False, most: int = LARGEST) -> str:
         """Return the prompt of what is not sent yet. Raise UsageError if that is nothing, or too much."""
@@ -333,14 +335,15 @@ class Remarks:
 
     def _require_file(self, path: bytes) -> None:
         """Raise UsageError unless the fork has the file, or has removed it."""
-        vault = self._session.vault
-        with OpenFork(vault, vault.fork(self.fork)) as opened:
-            entry = opened.merged().look(path)
+        root = root_of(self._session, self.fork, path)
+        vault, inner = root.session.vault, root.inner(path)
+        with OpenFork(vault, vault.fork(root.fork)) as opened:
+            entry = opened.merged().look(inner)
         if entry is not None and entry.kind == "directory":
             raise UsageError(f"{show_path(path)} is a directory", "name a file in it")
-        record = self._session.forks.known_record(self.fork)
+        record = root.session.forks.known_record(root.fork)
         changes = record.changeset.changes if record is not None else ()
-        if entry is None and not any(change.path == path for change in changes):
+        if entry is None and not any(change.path == inner for change in changes):
             raise UsageError(
                 f"{self.fork} has no file {show_path(path)}", f"mudroom diff {self.fork} --stat lists the changed ones"
             )
@@ -358,6 +361,30 @@ class Remarks:
         if remark.until > count:
             raise UsageError(f"{shown} has {count:,} lines, and none {remark.until:,}", f"mudroom diff {self.fork}")
         return structs.replace(remark, version=self._store.keep_text(text))
+
+
+def _texts_in(root: ReviewRoot, wanted: set[tuple[bytes, Side]]) -> dict[tuple[bytes, Side], bytes | None]:
+    """Return texts of one project, as ``Remarks._texts`` does."""
+    session = root.session
+    session.forks.secrets.look()
+    found: dict[tuple[bytes, Side], bytes | None] = dict.fromkeys(wanted)
+    open_ones = [(path, side) for path, side in wanted if not session.forks.secrets.hides(path)]
+    with OpenFork(session.vault, session.vault.fork(root.fork)) as opened:
+        merged = opened.merged()
+        for path, side in open_ones:
+            entry = merged.look(path)
+            if side == "new" and entry is not None and entry.kind == "file":
+                with suppress(OSError):  # it was replaced since
+                    found[path, side] = _text_only(read_all(merged, path, TEXT_LIMIT))
+    olds = [path for path, side in open_ones if side == "old"]
+    if olds:
+        with open_sides(session, root.fork) as sides:
+            for path in olds:
+                pair = sides.find(path)
+                with suppress(OSError, ForkMoved):
+                    old = sides.read(pair, "old", TEXT_LIMIT) if pair is not None else None
+                    found[path, "old"] = _text_only(old)
+    return found
 
 
 def notes_of(session: Session, fork: str, path: bytes) -> list[str]:

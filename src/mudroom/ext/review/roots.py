@@ -89,7 +89,7 @@ def root_of(session: Session, fork: str, path: bytes) -> ReviewRoot:
     """Return the project in which a path of the review lies. Raise UsageError if there is none."""
     if not path.startswith(b"/"):
         return ReviewRoot(session, fork, b"")
-    found = _holder(roots_of(session, fork), path)
+    found = root_holding(roots_of(session, fork), path)
     if found is None:
         raise UsageError(f"the fork has no change at {show(path)}", AGAIN)
     return found
@@ -108,14 +108,15 @@ def by_root(session: Session, fork: str, values: Mapping[bytes, T]) -> list[tupl
     )
     found: dict[bytes, tuple[ReviewRoot, dict[bytes, T]]] = {b"": (roots[0], {})}
     for path, value in values.items():
-        root = _holder(roots, path)
+        root = root_holding(roots, path)
         if root is None:
             raise UsageError(f"the fork has no change at {show(path)}", AGAIN)
         found.setdefault(root.path, (root, {}))[1][root.inner(path)] = value
     return list(found.values())
 
 
-def _holder(roots: Iterable[ReviewRoot], path: bytes) -> ReviewRoot | None:
+def root_holding(roots: Iterable[ReviewRoot], path: bytes) -> ReviewRoot | None:
+    """Return the project in which a path of the review lies, or None."""
     return max((root for root in roots if root.holds(path)), key=lambda root: len(root.path), default=None)
 
 

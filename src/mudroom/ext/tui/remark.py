@@ -18,6 +18,7 @@ from mudroom.core.tree.quote import show_words
 from mudroom.errors import MudroomError, UsageError
 from mudroom.ext.remarks.core.listing import ListedRemarks, first_line, remark_lines, state_words
 from mudroom.ext.remarks.session import Remarks, prompt_id
+from mudroom.ext.review.roots import roots_of
 from mudroom.ext.tui.dialog import Dialog, TextDialog, plain
 from mudroom.ext.tui.fork_action import LINES, line_row
 from mudroom.ext.tui.fork_reader import ReviewParts
@@ -289,10 +290,14 @@ async def _show_new(parts: ReviewParts, listed: ListedRemarks) -> None:
         return
 
     def lines() -> list[bytes]:
-        session, mask = model.session, model.session.forks.secrets.hides
-        with session.forks.compare(f"{model.fork}@{listed.point}", model.fork) as compared:
-            shown = [change for change in compared.changeset.changes if not mask(change.path)]
-            return list(islice(compared.lines(shown), LINES))
+        found: list[bytes] = []
+        for root in roots_of(model.session, model.fork):
+            mask = root.session.forks.secrets.hides
+            with root.session.forks.compare(f"{root.fork}@{listed.point}", root.fork) as compared:
+                shown = [change for change in compared.changeset.changes if not mask(change.path)]
+                found += [b"# in %s:\n" % root.label.encode()] if root.label and shown else []
+                found += islice(compared.lines(shown), LINES - len(found))
+        return found
 
     rows = [line_row(line) for line in await model.ask(lines)]
     await app.push_screen_wait(TextDialog(f"New since round {listed.round}", rows or plain("nothing has changed")))

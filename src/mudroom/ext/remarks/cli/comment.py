@@ -6,7 +6,8 @@ import json
 import os
 import sys
 
-from mudroom.cli.project_session import only_fork, open_session, project_paths
+from mudroom.cli.change.part_paths import named_parts
+from mudroom.cli.project_session import only_fork, open_session
 from mudroom.cli.terminal.context import Context
 from mudroom.core.text.plural import counted
 from mudroom.core.text.regex import regex
@@ -27,6 +28,7 @@ examples:
   mudroom comment agent-1                                 list the remarks
   mudroom comment agent-1 src/app.py:12 'why twice?'      about a line of the fork's file; 12-15: several
   mudroom comment agent-1 src/app.py 'split it'           about the file
+  mudroom comment agent-1 ../lib/code:3 'and here?'       of another project that the fork changes; ~/.bashrc: the home
   mudroom comment agent-1 'add a test'                    about the whole
   mudroom comment agent-1 src/app.py:3 'faster' --suggest 'x = set()'
   mudroom comment agent-1 --take r4                       put a suggestion into the fork
@@ -90,7 +92,10 @@ def _add(args: argparse.Namespace, remarks: Remarks, session: Session) -> str:
     path, first, last = b"", 0, 0
     if places:
         match = _PLACE.fullmatch(places[0])
-        path = next(iter(project_paths([match[1] if match else places[0]], session)), b"")
+        part = named_parts(session, remarks.fork, [match[1] if match else places[0]])[0]
+        if not part.paths or not part.paths[0]:
+            raise UsageError(f"{places[0]} is a directory", "name a file in it")
+        path = part.named(part.paths[0])
         first = int(match[2]) if match else 0
         last = int(match[3] or match[2]) if match else 0
         if match and (not first or last < first):

@@ -67,7 +67,7 @@ class ReviewRemark(Struct, frozen=True, omit_defaults=True, forbid_unknown_field
 
     @property
     def place(self) -> bytes:
-        """The path's bytes; empty: the whole fork."""
+        """The path's bytes; empty: the whole fork. Absolute: it is in another project of the fork."""
         return binascii.a2b_base64(self.path_base64) if self.path_base64 else self.path.encode()
 
     @property
@@ -132,11 +132,11 @@ def _fault(remark: ReviewRemark) -> str:
     except binascii.Error:
         return "path_base64 is not base64"
     try:
-        is_plain = not path or relpath(path) == path
+        is_plain = not path or relpath(path.removeprefix(b"/")) == path.removeprefix(b"/")
     except ValueError:
         is_plain = False
     if not is_plain:
-        return f"{show(path)} is not a path in the project"
+        return f"{show(path)} is not a path in a project"
     if remark.last and not remark.first:
         return "it has a last line and no first one"
     if remark.first and not path:

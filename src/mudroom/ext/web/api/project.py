@@ -8,20 +8,16 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Iterator
 from contextlib import closing
-from itertools import islice
-from typing import Literal
 
 from msgspec import Struct
 
-from mudroom.core.journal.event import data_of, wall
-from mudroom.core.journal.event_filter import EventFilter
 from mudroom.core.network.push import back_lines
 from mudroom.core.tree.change import Summary, summarise
 from mudroom.core.tree.path import show_path
 from mudroom.core.tree.quote import show_words
 from mudroom.errors import MudroomError
+from mudroom.ext.decisions.queue import Decision, decisions, part_of, parts_of, whole_forks, with_parts
 from mudroom.ext.web import shape
 from mudroom.ext.web.api.endpoint import ApiCall, Endpoint
 from mudroom.ext.web.api.landing import recovered_of
@@ -29,16 +25,7 @@ from mudroom.ext.web.state.refusal import Refusal
 from mudroom.ext.web.state.server_state import ServerState, require_at_rest, require_fork
 from mudroom.session import Session
 from mudroom.session.upkeep import ForkSummary, Vault, is_unused, why_unusable
-from mudroom.vault.apply.conflict import each_conflict
-from mudroom.vault.apply.drift import find_drift
-from mudroom.vault.forks.ties import Tie, first_of, ties_of
 
-MOST_NOTICES = 12
-"""Forks shown for a project in the first view."""
-MOST_SHOWN = 200
-"""Most characters of a command in a notice."""
-MOST_COMPARED = 1000
-"""Maximum changed files for which the first view compares a fork with the project: an lstat(2) each."""
 SAFE = "Sandboxed: safe to edit"
 _LABELS = {
     0: ("Not sandboxed", "level 0: commands see your files and your network; only their changes are staged"),
@@ -99,12 +86,12 @@ def _row(server: ServerState, vault: Vault) -> shape.ProjectRowShape:
     if problem:
         return row
     try:
-        forks = [_with_parts(server, vault, one) for one in server.summaries.all(vault) if not _first(vault, one)]
+        forks = whole_forks(vault, server.summaries)
         row.forks = len(forks)
         row.running = sum(fork.state == "running" for fork in forks)
         row.unapplied = sum(fork.brief.summary.files for fork in forks if fork.brief is not None)
         row.remarks += [f"{fork.name}: {fork.problem}" for fork in forks if fork.problem]
-        row.notices = _with_failed(vault, list(islice(_notices(server, vault, reversed(forks)), MOST_NOTICES)))
+        row.notices = [_notice(found) for found in decisions(vault, forks)]
         row.questions = sum(question.state == "waiting" for question in vault.approvals.rows())
     except MudroomError as error:
         row.remarks.append(error.message)
@@ -113,98 +100,23 @@ def _row(server: ServerState, vault: Vault) -> shape.ProjectRowShape:
     return row
 
 
-def _ties(vault: Vault, summary: ForkSummary) -> tuple[Tie, ...]:
-    fork = vault.find(summary.name) if summary.state != "damaged" else None
-    return ties_of(fork) if fork is not None else ()
-
-
-def _first(vault: Vault, summary: ForkSummary) -> Tie | None:
-    """Return the project whose fork this one is a part of, or None."""
-    fork = vault.find(summary.name) if summary.state != "damaged" else None
-    return first_of(fork) if fork is not None else None
-
-
-def _with_parts(server: ServerState, vault: Vault, summary: ForkSummary) -> ForkSummary:
-    """Return a fork's summary with the changes of its parts in other projects."""
-    ties = _ties(vault, summary)
-    if summary.brief is None or not ties:
-        return summary
-    try:
-        parts = [server.summaries.get(tied.fork(vault.fork(summary.name))) for tied in ties]
-    except MudroomError as error:
-        return summary._replace(state="damaged", problem=error.message)
-    briefs = [summary.brief, *(part.brief for part in parts if part is not None and part.brief is not None)]
-    total = Summary(*map(sum, zip(*(brief.summary for brief in briefs), strict=True)))
-    mark = "+".join(brief.fingerprint for brief in briefs)
-    return summary._replace(brief=summary.brief._replace(summary=total, fingerprint=mark))
-
-
-def _notices(server: ServerState, vault: Vault, forks: Iterable[ForkSummary]) -> Iterator[shape.NoticeShape]:
-    """Yield a notice for each fork that runs or needs the user."""
-    for summary in forks:
-        brief = summary.brief
-        files = brief.summary.files if brief is not None else 0
-        kind: Literal["damaged", "cut off", "conflict", "finished", "running"]
-        if summary.state in ("damaged", "cut off", "running"):
-            kind = summary.state
-        elif files and summary.state == "idle":
-            undecided = _undecided(server, vault, summary) if files <= MOST_COMPARED else 0
-            kind, files = ("conflict", undecided) if undecided else ("finished", files)
-        else:
-            continue
-        code = brief.exit_code if brief is not None and brief.command else None
-        command = show_words(brief.command)[:MOST_SHOWN] if brief is not None else ""
-        ended = _recorded(vault, summary.name)
-        yield shape.NoticeShape(
-            kind, summary.name, summary.agent, files, _badge(summary, _UNKNOWN), code, command, ended
-        )
-
-
-def _with_failed(vault: Vault, notices: list[shape.NoticeShape]) -> list[shape.NoticeShape]:
-    """Return the notices; a finished fork whose apply was last refused by the ``verify`` command, and in which no
-    command has ended since, is ``unverified``."""
-    finished = {notice.fork: notice for notice in notices if notice.kind == "finished" and notice.ended}
-    if finished:
-        since = min(notice.ended for notice in finished.values()) * 10**6
-        where = EventFilter(kinds=("verify",), forks=tuple(finished), since=since)
-        for page in vault.journal.search(where, archived=False):
-            for event in page.events:
-                notice = finished.pop(event.fork, None)
-                code = data_of(event).get("exit_code")
-                if notice is not None and code != 0 and wall(event) >= notice.ended * 10**6:
-                    words = data_of(event).get("command")
-                    notice.kind, notice.exit_code = "unverified", code if type(code) is int else None
-                    notice.command = show_words([os.fsencode(str(word)) for word in words or []])[:MOST_SHOWN]
-            if not finished:
-                break
-    return notices
-
-
-def _undecided(server: ServerState, vault: Vault, summary: ForkSummary) -> int:
-    """Return how many of the fork's files conflict with a project and are not decided; 0 if that cannot be read."""
-    try:
-        count = _undecided_in(vault, summary.name)
-        for tied in _ties(vault, summary):
-            with closing(server.vault(os.fsdecode(tied.vault))) as there:
-                count += _undecided_in(there, tied.name)
-    except (MudroomError, OSError, Refusal):
-        return 0  # the fork is gone, or its own view names the problem
-    return count
-
-
-def _undecided_in(vault: Vault, name: str) -> int:
-    fork = vault.fork(name)
-    if not find_drift(vault, fork):
-        return 0  # costs less than to look for conflicts; files that the project has changed, too, may merge
-    return each_conflict(vault, fork, lambda conflict: conflict.decided, contents=False).count(False)
-
-
-def _recorded(vault: Vault, name: str) -> int:
-    """Return when the fork's record was written, in milliseconds since 1970; 0 if it has none."""
-    try:
-        return os.lstat(vault.fork(name).path + b"/record").st_mtime_ns // 10**6
-    except (MudroomError, OSError):
-        return 0
+def _notice(found: Decision) -> shape.NoticeShape:
+    is_damaged = found.kind == "damaged"
+    badge = shape.BadgeShape(None, False, "Damaged", found.problem) if is_damaged else badge_of(found.level)
+    return shape.NoticeShape(
+        found.kind,
+        found.fork,
+        found.agent,
+        found.size,
+        badge,
+        found.exit_code,
+        found.command,
+        found.since,
+        list(found.order),
+        found.words,
+        found.action,
+        found.question,
+    )
 
 
 def _refused_undo(session: Session) -> str:
@@ -281,9 +193,9 @@ def _forks(call: ApiCall, session: Session, around: shape.BadgeShape) -> list[sh
 
 
 def _fork_of(server: ServerState, session: Session, summary: ForkSummary, around: shape.BadgeShape) -> shape.ForkShape:
-    fork = _fork(_with_parts(server, session.vault, summary), around)
-    fork.also_in = [tied.label() for tied in _ties(session.vault, summary)]
-    if (first := _first(session.vault, summary)) is not None:
+    fork = _fork(with_parts(session.vault, server.summaries, summary), around)
+    fork.also_in = [tied.label() for tied in parts_of(session.vault, summary)]
+    if (first := part_of(session.vault, summary)) is not None:
         fork.part_of = shape.PartOfShape(os.fsdecode(first.vault), show_path(first.path))
     return fork
 

@@ -7,6 +7,7 @@ from mudroom.ext.web.api import (
     commit,
     conflict,
     decide,
+    device,
     file,
     history,
     landing,
@@ -20,5 +21,20 @@ from mudroom.ext.web.api import (
 from mudroom.ext.web.api.endpoint import Endpoint
 
 BASE = "/api/v1"
-_MODULES = (project, start, review, file, attempt, commit, conflict, resolve, landing, decide, watch, history, remark)
+_MODULES = (
+    project,
+    start,
+    review,
+    file,
+    attempt,
+    commit,
+    conflict,
+    resolve,
+    landing,
+    decide,
+    watch,
+    history,
+    remark,
+    device,
+)
 ENDPOINTS: tuple[Endpoint, ...] = tuple(endpoint for module in _MODULES for endpoint in module.ENDPOINTS)

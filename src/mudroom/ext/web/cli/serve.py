@@ -32,7 +32,7 @@ examples:
   mudroom serve                                   the page; prints an address that opens it, once
   mudroom serve --open                            the same, in the browser
   mudroom serve --link                            another address, of the server that runs
-  mudroom serve --forget                          every browser is logged out
+  mudroom serve --forget                          every browser is logged out, and none is notified
   mudroom serve --url-prefix /x --host-name box.example   behind a proxy, at https://box.example/x/
   mudroom serve --host-name localhost:8080        for ssh -L 8080:localhost:8765; the same port needs no name
   mudroom serve --port 0 --json                   any free port; one JSON object with the address and the token
@@ -60,7 +60,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--open", action="store_true", help="open the browser")
     parser.add_argument("--link", action="store_true", help="only print another address of the server that runs")
-    parser.add_argument("--forget", action="store_true", help="only log every browser out")
+    parser.add_argument("--forget", action="store_true", help="only log every browser out, and notify none")
     parser.add_argument("--token", action="store_true", help="print the token for programs, too (--json does)")
 
 
@@ -74,7 +74,10 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     registry, key = ServerRegistry(directory), CookieKey(directory)
     if args.forget:
         require_private(state)
+        from mudroom.ext.web.push.device import DeviceStore
+
         key.renew()
+        DeviceStore(directory).forget()
         context.terminal.out(
             json.dumps({"schema": SCHEMA, "forgotten": True}) if context.as_json else "every browser is logged out"
         )
@@ -154,7 +157,7 @@ def _serve(
             _print_addresses(args, context, running, login.new_code(), list(agents))
 
         try:
-            serve(app, listening, ready, server.hub.end)
+            serve(app, listening, ready, server.hub.end, lambda: server.push.run(server.hub))
         finally:
             if app.forks is not None:
                 app.forks.close()

@@ -33,11 +33,11 @@ function keep(found) {
 /** Resolves when the key is known: no request is sent before. */
 let settled = Promise.resolve();
 
-/** Call before all other code of the page. */
-export function arrive() {
+/** Call before all other code of the page. @param {(one: ServiceWorkerRegistration) => boolean} isOurs */
+export function arrive(isOurs) {
   settled = settle();
-  // A service worker that is registered here belongs to a former user of this port: we have none.
-  navigator.serviceWorker?.getRegistrations().then((all) => all.forEach((one) => void one.unregister()), () => {});
+  // Any other service worker that is registered here belongs to a former user of this port.
+  navigator.serviceWorker?.getRegistrations().then((all) => all.forEach((one) => isOurs(one) || void one.unregister()), () => {});
 }
 
 /** Take the key of a login out of the address, and keep it if it is valid: any site may link here. */

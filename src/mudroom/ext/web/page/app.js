@@ -6,6 +6,7 @@ import { keepFocus } from "./focus.js";
 import { Alone, Frame, Over, useConnection, usePlace } from "./frame.js";
 import { html, render, useEffect, useLayoutEffect, useState } from "./html.js";
 import { Home, Project } from "./home.js";
+import { isWanted } from "./push.js";
 import { Review } from "./review.js";
 import { routeOf, toProject } from "./route.js";
 import { Start } from "./start.js";
@@ -92,6 +93,6 @@ function useArrival(key, titles) {
 
 let first = true;
 
-arrive();
+arrive(isWanted);
 keepFocus();
 render(html`<${App} />`, /** @type {Element} */ (document.getElementById("app")));

@@ -8,6 +8,7 @@ import { at, post } from "./api.js";
 import { spelled } from "./code.js";
 import { html, useEffect, useLayoutEffect, useRef, useState } from "./html.js";
 import { useKeys } from "./keys.js";
+import { Devices } from "./push.js";
 import { ageOf, beep, endOf, headOf, keyOf, look, mayNotify, useQuestions, want, wants } from "./questions.js";
 import { ofTab } from "./store.js";
 
@@ -60,7 +61,7 @@ export function Questions() {
   const panel = useRef(/** @type {any} */ (null));
   const [shown, heard] = useShown(known, panel);
   const now = useNow(shown.length > 0);
-  useKeys("page", { questions: goThere });
+  useKeys("page", { questions: () => goThere() });
   useKeys("decide", { "allow-once": () => answered("once"), deny: () => answered("no") });
   const visible = choice ?? calls(shown);
   const away = () => {
@@ -163,14 +164,15 @@ function leave() {
   open(false);
 }
 
-/** Move the focus to the first card, or to the panel, and back again. */
-export function goThere() {
+/** Move the focus to a card, else the first one or the panel, and back again. @param {string} [key] of the question */
+export function goThere(key = "") {
   const panel = document.getElementById("decide");
   if (panel?.contains(document.activeElement)) return goBack();
   from = document.activeElement;
   open(true);
   requestAnimationFrame(() => {
-    const first = panel?.querySelector("button[data-answer]:not(:disabled)") ?? panel?.querySelector("button");
+    const card = panel?.querySelector(`li.ask[data-key="${CSS.escape(key)}"]`);
+    const first = (card ?? panel)?.querySelector("button[data-answer]:not(:disabled)") ?? (card ?? panel)?.querySelector("pre.what, button");
     if (first instanceof HTMLElement) first.focus();
   });
 }
@@ -202,7 +204,7 @@ function Card({ one, now, above }) {
     setBusy(false);
     look();
   };
-  return html`<li class=${"card ask " + one.state} aria-label=${`${headOf(one)} ${one.what.slice(0, 120)}`}>
+  return html`<li class=${"card ask " + one.state} data-key=${keyOf(one)} aria-label=${`${headOf(one)} ${one.what.slice(0, 120)}`}>
     <${What} one=${one} now=${now} />
     ${problem && html`<p class="banner bad" role="alert">${problem}</p>`}
     ${waits ? html`<${Answers} one=${one} off=${busy || early} answer=${answer} reason=${reason} setReason=${setReason} />`
@@ -286,5 +288,5 @@ function Telling() {
   };
   return html`<footer class="row small dim"><label class="check"><input type="checkbox" checked=${sound} onChange=${toggleSound} /><span>Sound</span></label>
     <label class="check"><input type="checkbox" checked=${desktop} onChange=${toggleDesktop} /><span>Desktop notifications</span></label>
-    ${refused && html`<span class="problem" role="status">the browser does not allow them</span>`}</footer>`;
+    ${refused && html`<span class="problem" role="status">the browser does not allow them</span>`}<${Devices} /></footer>`;
 }

@@ -3,6 +3,7 @@ import { at } from "./api.js";
 import { spelled } from "./code.js";
 import { goThere } from "./decide.js";
 import { html, useEffect } from "./html.js";
+import { useKeys } from "./keys.js";
 import { useLoaded } from "./load.js";
 import { ageOf } from "./questions.js";
 import { MOST, needsOf, runningOf } from "./needs.js";
@@ -16,22 +17,32 @@ const last = (path) => path.slice(path.lastIndexOf("/") + 1) || path;
 /** @param {{projects: any[]}} props */
 export function Needs({ projects }) {
   const needs = needsOf(projects);
+  useKeys("home", { "next-need": () => step(1), "previous-need": () => step(-1) });
   return html`<section class="stack" aria-labelledby="needs"><h2 id="needs">Needs you</h2>
     ${needs.length === 0 && html`<p class="empty panel">Nothing waits for you. Questions of agents, conflicts and finished work are listed here.</p>`}
-    ${needs.length > 0 && html`<ul class="stack needs">${needs.slice(0, MOST).map((one) => html`<${Need} key=${one.project.id + " " + (one.notice?.fork ?? "")} need=${one} />`)}</ul>`}
+    ${needs.length > 0 && html`<ul class="stack needs" id="queue">${needs.slice(0, MOST).map((one) => html`<${Need} key=${one.project.id + " " + (one.notice.question || one.notice.fork)} need=${one} />`)}</ul>`}
     ${needs.length > MOST && html`<p class="dim small">And ${count(needs.length - MOST, "more", "more")}, in the projects below.</p>`}</section>`;
 }
 
+/** Move the focus among the rows. @param {1 | -1} by */
+function step(by) {
+  const all = /** @type {HTMLElement[]} */ ([...document.querySelectorAll("#queue .button, #queue button")]);
+  const at = all.findIndex((one) => one === document.activeElement);
+  all[at < 0 && by < 0 ? all.length - 1 : Math.max(0, Math.min(all.length - 1, at + by))]?.focus();
+}
+
+const BAD = new Set(["damaged", "unverified"]);
+
 /** @param {{need: import("./needs.js").Need}} props */
-function Need({ need: { kind, project, notice, text, action } }) {
-  const ended = notice?.ended ?? 0;
+function Need({ need: { project, notice } }) {
+  const { kind, fork, agent, command, ended, action, question } = notice;
   const where = html`<span class="dim small name" title=${project.path}>${spelled(last(project.path))}</span>`;
-  const name = notice && html`<span class="name">${spelled(notice.fork)}</span>${notice.agent && notice.agent !== notice.fork && html`<span class="tag name">${spelled(notice.agent)}</span>`}`;
-  return html`<li class="panel row need"><span class=${"tag " + (kind === "finished" ? "" : kind === "damaged" || kind === "unverified" ? "bad" : "warn")}>${kind}</span>${name}
-    <span class="grow">${text}${notice?.command && html` <code class="name clip" title=${notice.command}>${spelled(notice.command)}</code>`}</span>
+  return html`<li class="panel row need"><span class=${"tag " + (BAD.has(kind) ? "bad" : kind === "finished" ? "" : "warn")}>${kind}</span>
+    ${fork && html`<span class="name">${spelled(fork)}</span>`}${agent && agent !== fork && html`<span class="tag name">${spelled(agent)}</span>`}
+    <span class="grow">${notice.words}${command && html` <code class="name clip" title=${command}>${spelled(command)}</code>`}</span>
     ${ended > 0 && html`<time class="dim small" datetime=${iso(ended)}>${ageOf(Date.now() - ended)} ago</time>`}${where}
-    ${notice ? html`<a class="button" href=${kind === "damaged" ? toProject(project.id) : toFork(project.id, notice.fork, kind === "conflict" ? "conflicts" : "review")}>${action}<span class="hidden"> ${notice.fork}</span></a>`
-      : html`<button type="button" class="primary" onClick=${goThere}>${action}<span class="hidden"> ${text} in ${last(project.path)}</span></button>`}</li>`;
+    ${question ? html`<button type="button" class="primary" onClick=${() => goThere(`${project.id}/${question}`)}>${action}<span class="hidden"> ${command} in ${last(project.path)}</span></button>`
+      : html`<a class="button" href=${kind === "damaged" ? toProject(project.id) : toFork(project.id, fork, kind === "conflict" ? "conflicts" : "review")}>${action}<span class="hidden"> ${fork}</span></a>`}</li>`;
 }
 
 /** @param {{projects: any[]}} props */

@@ -7,7 +7,7 @@
 /** @typedef {{name: string, keys: string[], scope: string, what: string}} Shortcut */
 
 /** The scopes, the nearest last: it is asked first. */
-export const SCOPES = { page: "Everywhere", fork: "A fork", review: "The list of files", diff: "A file", conflict: "Conflicts", watch: "Watch", decide: "A question" };
+export const SCOPES = { page: "Everywhere", home: "All projects", fork: "A fork", review: "The list of files", diff: "A file", conflict: "Conflicts", watch: "Watch", decide: "A question" };
 
 /** @type {Shortcut[]} */
 export const SHORTCUTS = [
@@ -15,6 +15,8 @@ export const SHORTCUTS = [
   { name: "theme", keys: ["T"], scope: "page", what: "Other colours: system, light, dark" },
   { name: "home", keys: ["H"], scope: "page", what: "All projects" },
   { name: "questions", keys: ["Q"], scope: "page", what: "To the questions that wait, and back" },
+  { name: "next-need", keys: ["j", "ArrowDown"], scope: "home", what: "Next of what needs you; Enter opens it" },
+  { name: "previous-need", keys: ["k", "ArrowUp"], scope: "home", what: "The one before" },
   { name: "to-review", keys: ["1"], scope: "fork", what: "Review" },
   { name: "to-conflicts", keys: ["2"], scope: "fork", what: "Conflicts" },
   { name: "to-watch", keys: ["3"], scope: "fork", what: "Watch" },

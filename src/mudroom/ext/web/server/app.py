@@ -22,7 +22,7 @@ from mudroom.errors import MudroomError
 from mudroom.ext.web.api import table
 from mudroom.ext.web.api.endpoint import BODY_LIMIT, ApiCall, Endpoint, Raw, decode_body, decode_query
 from mudroom.ext.web.server import asset, openapi
-from mudroom.ext.web.server.guard import Hosts, Receive, RequestGuard, Scope, Send, hosts_of, log_fault
+from mudroom.ext.web.server.guard import PUSH_WORKER, Hosts, Receive, RequestGuard, Scope, Send, hosts_of, log_fault
 from mudroom.ext.web.state.refusal import Refusal, fault, refusal_of
 
 if TYPE_CHECKING:
@@ -205,9 +205,9 @@ def build(
         *cards,
         *(Route(path, asset.serve, methods=["GET"]) for path in asset.PUBLIC),
     ]
-    return RequestGuard(
-        Router(routes), hosts, login, public | {"/login", "/whose"} | asset.PUBLIC, LINKABLE, prefix, forks
-    )
+    open_paths = public | {"/login", "/whose"} | asset.PUBLIC
+    worker = asset.ASSETS[PUSH_WORKER.removeprefix("/")].data
+    return RequestGuard(Router(routes), hosts, login, open_paths, LINKABLE, prefix, forks, worker)
 
 
 def _fork_proxy(server: ServerState, login: Login, hosts: Hosts, prefix: str) -> ForkProxy | None:

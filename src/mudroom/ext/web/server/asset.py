@@ -30,7 +30,7 @@ _TYPES = {
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; worker-src 'self'; "
     "manifest-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'; "
-    "require-trusted-types-for 'script'; trusted-types worker events"
+    "require-trusted-types-for 'script'; trusted-types worker events push"
 )
 """The page's Content-Security-Policy: https://www.w3.org/TR/CSP3/"""
 

@@ -14,7 +14,8 @@
    of the path.
 6. A host of a fork is another origin, for which none of this counts (``fork_proxy.py``).
 7. A browser that requests a service worker gets one that unregisters itself: a former user of this port may have
-   installed one, which would answer in our place.
+   installed one, which would answer in our place. Only at ``PUSH_WORKER`` it gets the page's, which shows notifications
+   and answers no request; it unregisters itself, too, where it is registered for more than its own folder.
 
 Refused requests are answered in one line and never reach the application.
 """
@@ -73,6 +74,9 @@ _WORKER = [(b"content-type", b"text/javascript; charset=utf-8"), (b"service-work
 """For scripts below any path: without this header a worker is rejected if its scope is not below its script."""
 
 
+PUSH_WORKER = "/push/worker.js"
+
+
 class RefusedRequest(NamedTuple):
     status: int
     why: str
@@ -115,12 +119,14 @@ class RequestGuard:
         doors: Collection[str] = (),
         prefix: str = "",
         forks: ForkServers | None = None,
+        push_worker: bytes = WORKER,
     ) -> None:
         """``public``: paths that need no token. ``doors``: public paths that other sites may link to. ``prefix``: a
-        proxy's path prefix, whether the proxy removes it or not. ``forks``: answers for the hosts of forks."""
+        proxy's path prefix, whether the proxy removes it or not. ``forks``: answers for the hosts of forks.
+        ``push_worker``: the script at ``PUSH_WORKER``."""
         self._app, self._login, self._public, self._doors = app, login, public, doors
         self._hosts, self._prefix = hosts, prefix
-        self.proxied, self.forks = hosts.proxied, forks
+        self.proxied, self.forks, self._push_worker = hosts.proxied, forks, push_worker
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -131,7 +137,7 @@ class RequestGuard:
         scope = {**scope, "path": self._path(scope["path"]), "root_path": ""}
         refused = self._check_host(scope) or (None if _is_worker(scope) else self.refusal(scope))
         if refused is None and _is_worker(scope):
-            await _send(send, 200, _WORKER, WORKER)
+            await _send(send, 200, _WORKER, self._push_worker if scope["path"] == PUSH_WORKER else WORKER)
         elif refused is not None:
             await _answer(send, scope["path"], refused)
         elif scope["path"] == "":

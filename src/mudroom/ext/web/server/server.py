@@ -8,7 +8,7 @@ import signal
 import socket
 import struct
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import uvicorn
@@ -242,13 +242,26 @@ class _Proxied(HttpConnection):
     strangers = CONNECTIONS
 
 
+async def _nothing() -> None: ...
+
+
 class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config, ending: Callable[[], None]) -> None:
+    """Owner of ``_beside``: the event loop."""
+
+    def __init__(
+        self, config: uvicorn.Config, ending: Callable[[], None], beside: Callable[[], Coroutine[Any, Any, None]]
+    ) -> None:
         super().__init__(config)
-        self._ending = ending
+        self._ending, self._make, self._beside = ending, beside, set[asyncio.Task[None]]()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._beside.add(asyncio.create_task(self._make()))
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._ending()
+        for task in self._beside:
+            task.cancel()
         await super().shutdown(sockets)
 
 
@@ -257,9 +270,11 @@ def serve(
     listening: list[socket.socket],
     ready: Callable[[], None],
     ending: Callable[[], None] = lambda: None,
+    beside: Callable[[], Coroutine[Any, Any, None]] = _nothing,
 ) -> None:
     """Serve until SIGINT, SIGTERM or SIGHUP, in the main thread. ``ready`` is called when connections are accepted and
-    a signal ends the server cleanly. ``ending`` is called at the end, so that open streams can be closed."""
+    a signal ends the server cleanly. ``ending`` is called at the end, so that open streams can be closed. ``beside``:
+    runs in the event loop meanwhile."""
     config = uvicorn.Config(
         app,
         log_config=None,
@@ -276,7 +291,7 @@ def serve(
         h11_max_incomplete_event_size=HEAD_LIMIT,
         timeout_graceful_shutdown=_PATIENCE,
     )
-    server: Any = _Server(config, ending)
+    server: Any = _Server(config, ending, beside)
 
     def request_exit(_number: int, _frame: object) -> None:
         server.should_exit = True

@@ -15,5 +15,6 @@ from mudroom.ext.web.shape.attempt import *
 from mudroom.ext.web.shape.change import *
 from mudroom.ext.web.shape.conflict import *
 from mudroom.ext.web.shape.course import *
+from mudroom.ext.web.shape.device import *
 from mudroom.ext.web.shape.place import *
 from mudroom.ext.web.shape.remark import *

@@ -45,22 +45,31 @@ class BadgeShape(Struct):
 
 
 class NoticeShape(Struct):
-    """A fork in the first view: it runs, or it needs the user."""
+    """A row of the first view: a question, or a fork that runs or needs the user."""
 
-    kind: Literal["damaged", "cut off", "conflict", "unverified", "finished", "running"]
+    kind: Literal["question", "damaged", "conflict", "unverified", "answered", "cut off", "finished", "running"]
     """``conflict``: some of its files conflict with the project as it is now, and are not decided. ``unverified``: the
-    ``verify`` command has refused its last apply. ``finished``: it holds changes and waits for a review."""
+    ``verify`` command has refused its last apply. ``answered``: its agent is done with the remarks that it was sent.
+    ``finished``: it holds changes and waits for a review."""
     fork: str
     agent: str
     files: int
-    """Changed files; for ``conflict``: those in conflict."""
+    """Changed files; for ``conflict``: those in conflict; for ``answered``: the remarks."""
     badge: BadgeShape
     exit_code: int | None = None
     """Its last command's exit code; None: none has ended. ``unverified``: that of ``verify``."""
     command: str = ""
-    """Its last command, as a shell reads it. ``unverified``: ``verify``."""
+    """Its last command, as a shell reads it. ``unverified``: ``verify``. ``question``: the command or the host."""
     ended: int = 0
-    """When that command's changes were recorded, milliseconds since 1970; 0: not known."""
+    """When that command's changes were recorded, or the question was asked, milliseconds since 1970; 0: not known."""
+    order: list[int] = []
+    """Rows of several projects are sorted by it."""
+    words: str = ""
+    """What has happened, for people; ``command`` follows."""
+    action: str = ""
+    """The name of the link to the decision."""
+    question: str = ""
+    """The question's id; empty: the row is about a fork."""
 
 
 class ProjectRowShape(Struct):
@@ -74,7 +83,7 @@ class ProjectRowShape(Struct):
     running: int
     remarks: list[str] = []
     notices: list[NoticeShape] = []
-    """Notices about its newest forks, newest first."""
+    """Its questions and newest forks, the most urgent first."""
 
 
 class SummaryShape(Struct):

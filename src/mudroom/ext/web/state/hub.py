@@ -48,6 +48,10 @@ class Hub:
         self._ended = False
 
     @property
+    def has_ended(self) -> bool:
+        return self._ended
+
+    @property
     def listeners(self) -> int:
         return len(self._listeners)
 

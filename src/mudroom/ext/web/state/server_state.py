@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -17,15 +18,18 @@ from mudroom.core.approval.approval import HostQuestion
 from mudroom.core.tree.path import show_path
 from mudroom.ext.attempts.candidate import ComparisonCache
 from mudroom.ext.attempts.session.matrix import MatrixCache
+from mudroom.ext.decisions.queue import decisions, whole_forks
 from mudroom.ext.review.rows import stamp_of
 from mudroom.ext.web.cli.new_project import Outlook
+from mudroom.ext.web.push.desk import PushDesk, WaitingRow
+from mudroom.ext.web.push.device import DeviceStore
 from mudroom.ext.web.server.fork_address import hosts, project_label
 from mudroom.ext.web.state.hub import Hub, Look
 from mudroom.ext.web.state.job import Jobs
 from mudroom.ext.web.state.refusal import Refusal, refusing_missing
 from mudroom.sandbox.client.cancellation import Cancellation
 from mudroom.session import Session
-from mudroom.session.upkeep import FileCache, ForkSummaries, Vault, vault_named, vaults_of, why_unusable
+from mudroom.session.upkeep import FileCache, ForkSummaries, Vault, is_unused, vault_named, vaults_of, why_unusable
 from mudroom.stage import disk
 from mudroom.vault.approvals.bell import Bell
 
@@ -118,6 +122,16 @@ class ServerState:
         self.cancellation = Cancellation()
         """Ends the commands that verify forks, when the server ends."""
         self._reading = FileCache()
+        self.push = PushDesk(DeviceStore(environment.state + b"/serve"), self.waiting)
+
+    def waiting(self) -> Iterator[WaitingRow]:
+        """Yield the decisions that wait in all projects."""
+        for vault in self.vaults():
+            with closing(vault):
+                if not is_unused(vault, time.time_ns()) and not why_unusable(vault):
+                    name, place = os.path.basename(vault.path).decode(), show_path(os.path.basename(vault.project))
+                    for found in decisions(vault, whole_forks(vault, self.summaries)):
+                        yield WaitingRow(name, place, found)
 
     def vaults(self) -> list[Vault]:
         """Return every vault, usable or not, whose project's files are at their own path: other vaults are a worker's.

@@ -1,0 +1,1 @@
+"""The queue of decisions: what waits for the user, in the order in which it costs somebody time."""

@@ -1,0 +1,48 @@
+"""The queue of decisions as lines of a terminal: ``mudroom`` and ``mudroom ls``."""
+
+from __future__ import annotations
+
+import time
+
+from mudroom.cli.terminal.terminal import cut
+from mudroom.core.tree.path import show
+from mudroom.ext.decisions.queue import Decision, Kind, decisions, whole_forks
+from mudroom.session.upkeep import ForkSummaries, Vault
+from mudroom.typing import NamedTuple
+
+BESIDE: tuple[Kind, ...] = ("finished", "running", "cut off", "damaged")
+"""Kinds that a list of forks tells by itself."""
+
+
+class QueueLines(NamedTuple):
+    lines: list[str]
+    forks: frozenset[str]
+    """The forks that have a line."""
+
+
+def queue_lines(vault: Vault, width: int, without: tuple[Kind, ...] = ()) -> QueueLines:
+    """Return a line for each decision, the most urgent first, cut at the terminal's width."""
+    rows = [row for row in decisions(vault, whole_forks(vault, ForkSummaries())) if row.kind not in without]
+    now = time.time_ns() // 10**6
+    lines = [
+        cut(f"{row.kind:<10}  {age_words(now - row.since) if row.since else '':>6}  {line_of(row)}", width)
+        for row in rows
+    ]
+    return QueueLines(lines, frozenset(row.fork for row in rows if not row.question))
+
+
+def line_of(row: Decision) -> str:
+    """Return a decision without kind and age. A question's name comes first: ``mudroom approve`` takes it."""
+    name = show(row.fork.encode("utf-8", "surrogateescape"))
+    who = f"  of {row.agent}" if row.agent and row.agent != row.fork and not row.question else ""
+    place = f"{row.question}{f'  {name}' if row.fork else ''}" if row.question else name
+    return f"{place}{who}  {row.words}{f'  {row.command}' if row.command else ''}".rstrip()
+
+
+def age_words(milliseconds: int) -> str:
+    """Return an age as ``3 min``."""
+    seconds = max(milliseconds, 0) // 1000
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds // size} {unit}"
+    return f"{seconds} s"

@@ -1,0 +1,90 @@
+"""Browsers that are notified: ``serve/devices.json`` in the state directory, for this user alone, with the private key
+that signs messages to them. A device ends when its time is over, the page or its push service drops it, or with all
+logins.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from mudroom.api import UsageError
+from mudroom.ext.web.push.message import new_key
+from mudroom.ext.web.server.login import write_own
+from mudroom.stage import private_file
+from mudroom.vault.lock import Lock
+
+LIFE = 30 * 24 * 3600
+"""Seconds after its page was last seen."""
+MOST = 16
+_LIMIT = 1 << 17
+"""Bytes of the file."""
+
+
+class Device(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A browser's push subscription (Push API, "PushSubscription")."""
+
+    id: str
+    name: str
+    endpoint: str
+    key: str
+    secret: str
+    contact: str
+    added: int
+    until: int
+    """Seconds since 1970."""
+
+
+class DeviceFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    key: str = ""
+    """The private key; empty: there is none yet."""
+    devices: tuple[Device, ...] = ()
+
+
+class DeviceStore:
+    """The file is read whenever it is needed: another process may have removed it (``mudroom serve --forget``)."""
+
+    def __init__(self, directory: bytes) -> None:
+        self._path, self._lock = directory + b"/devices.json", directory + b"/devices.lock"
+
+    def read(self) -> DeviceFile:
+        """Return the devices whose time is not over. A damaged file, or another user's, has none."""
+        try:
+            found = msgspec.json.decode(private_file.read(self._path, _LIMIT) or b"", type=DeviceFile)
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            return DeviceFile()
+        now = time.time()
+        return msgspec.structs.replace(found, devices=tuple(one for one in found.devices if one.until > now))
+
+    def key(self) -> str:
+        """Return the private key; make it if there is none. Raise MudroomError."""
+        return self.read().key or self._change(lambda devices: devices).key
+
+    def add(self, device: Device) -> None:
+        """Add a device, or renew the one with its endpoint. Raise MudroomError; UsageError if there are too many."""
+
+        def with_it(devices: Sequence[Device]) -> Sequence[Device]:
+            others = [one for one in devices if one.endpoint != device.endpoint]
+            if len(others) >= MOST:
+                raise UsageError(f"{MOST} devices are notified already", "remove one that is not used any more")
+            return [*others, device]
+
+        self._change(with_it)
+
+    def remove(self, name: str) -> None:
+        self._change(lambda devices: [one for one in devices if one.id != name])
+
+    def forget(self) -> None:
+        """Remove all devices, and the key."""
+        with Lock(self._lock):
+            write_own(self._path, msgspec.json.encode(DeviceFile()))
+
+    def _change(self, change: Callable[[Sequence[Device]], Sequence[Device]]) -> DeviceFile:
+        with Lock(self._lock):
+            found = self.read()
+            changed = DeviceFile(found.key or new_key(), tuple(change(found.devices)))
+            if changed != found:
+                write_own(self._path, msgspec.json.encode(changed))
+        return changed
