@@ -121,6 +121,10 @@ ROWS: Mapping[str, Mapping[str, str]] = {
         "try": "attempts.cli.try",
         "worker": "fleet.cli.worker",
     },
+    "views": {
+        "cli": "views.cli",
+        "kind": "views.core.kind",
+    },
     "web": {
         "addresses": "web.cli.fork_links",
     },
@@ -144,8 +148,9 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
     "fleet": ("inspection", "transfer"),
     "order": ("review",),
     "remarks": ("review",),
-    "tui": ("attempts", "order", "remarks", "review"),
-    "web": ("attempts", "order", "remarks", "review"),
+    "tui": ("attempts", "order", "remarks", "review", "views"),
+    "views": ("order", "review"),
+    "web": ("attempts", "order", "remarks", "review", "views"),
 }
 """Satellites that another one needs. If a needed satellite is absent, the one that needs it counts as absent, too."""
 
