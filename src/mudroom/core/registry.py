@@ -123,7 +123,7 @@ ROWS: Mapping[str, Mapping[str, str]] = {
     },
     "views": {
         "cli": "views.cli",
-        "kind": "views.core.kind",
+        "kind": "views.kinds.kind",
     },
     "web": {
         "addresses": "web.cli.fork_links",

@@ -10,7 +10,7 @@ from box import if_namespaces
 from conftest import Place
 from mudroom.core.settings import Settings
 from mudroom.ext.views import reader
-from mudroom.ext.views.core.kind import KINDS
+from mudroom.ext.views.kinds.kind import KINDS
 from mudroom.ext.views.reader import view_of
 from test_vault_verb import Cli
 from tiers import each

@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from mudroom.ext.views import reader
-from mudroom.ext.views.core.row import FileView
+from mudroom.ext.views.kinds.row import FileView
 from mudroom.ext.views.reader import ask_worker
 from mudroom.ext.views.worker import ViewRequest, make
 from test_views import PATHS, SEEDS

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mudroom.ext.views.core import archive, database, keys, notebook, packages
-from mudroom.ext.views.core.kind import KINDS, hint, kind_of
-from mudroom.ext.views.core.row import FileView, NoView, clean
+from mudroom.ext.views.kinds import archive, database, keys, notebook, packages
+from mudroom.ext.views.kinds.kind import KINDS, hint, kind_of
+from mudroom.ext.views.kinds.row import FileView, NoView, clean
 from mudroom.ext.views.worker import MODULES
 from tiers import each
 

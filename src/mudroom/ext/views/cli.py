@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from mudroom.cli.change.part_paths import NamedPart, named_parts
 from mudroom.core.tree.change import Change, counted_changes
 from mudroom.core.tree.path import is_below
-from mudroom.ext.views.core.row import FileView, FileViewRow
+from mudroom.ext.views.kinds.row import FileView
+from mudroom.ext.views.lines import view_lines
 from mudroom.ext.views.reader import view_of
-from mudroom.typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mudroom.session import Session
-
-_SIGNS = {"added": "+", "removed": "-", "changed": "~"}
-_COLUMN = 40
-"""Most columns to which labels are filled up."""
 
 
 def view_diff(parts: Sequence[NamedPart], without: Callable[[Change], bool]) -> Iterator[bytes]:
@@ -32,10 +29,14 @@ def view_diff(parts: Sequence[NamedPart], without: Callable[[Change], bool]) -> 
         for change, view in _views(part):
             if left_out(change):
                 continue
-            if not view.problem:
-                shown.add(change.path)
-            for line in view_lines(part.shown(change.path), view):
-                yield line.encode() + b"\n"
+            name = part.shown(change.path)
+            if view.problem:
+                yield f"# {name}: no view: {view.problem}\n".encode()
+                continue
+            shown.add(change.path)
+            (head, _style), *lines = view_lines(view)
+            yield f"# {name}: {head}\n".encode()
+            yield from (f"{line}\n".encode() for line, _style in lines)
         rest = _Rest(frozenset(shown), left_out)
         yield from part.session.changes.diff(part.name, part.paths, without=rest.leaves_out)
 
@@ -66,24 +67,3 @@ def _views(part: NamedPart) -> Iterator[tuple[Change, FileView]]:
         view = view_of(part.session, part.name, change.path)
         if view is not None:
             yield change, view
-
-
-def view_lines(shown: str, view: FileView) -> Iterator[str]:
-    """Yield a view as lines for a terminal. Its texts are safe already."""
-    if view.problem:
-        yield f"# {shown}: no view: {view.problem}"
-        return
-    yield f"# {shown}: {view.summary}"
-    yield from _row_lines(view.rows, "")
-    for note in view.notes:
-        yield f"  ({note})"
-
-
-def _row_lines(rows: Sequence[FileViewRow], margin: str) -> Iterator[str]:
-    width = min(max((len(row.label) for row in rows), default=0), _COLUMN)
-    for row in rows:
-        values = " → ".join(filter(None, (row.before, row.after)))
-        words = [f"{row.label:<{width}}", values, f"{'! ' * row.flagged}{row.note}" if row.note else ""]
-        yield f"{margin}{_SIGNS[row.kind]} {'  '.join(filter(None, words)).rstrip()}"
-        yield from (f"{margin}    {line}" for line in row.lines)
-        yield from _row_lines(row.rows, f"{margin}    ")

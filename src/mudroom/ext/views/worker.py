@@ -16,7 +16,7 @@ from importlib import import_module
 import msgspec
 
 from mudroom.core.text import hunk as _hunk  # noqa: F401  (loaded before no file can be opened)
-from mudroom.ext.views.core.row import FileView, NoView, clean
+from mudroom.ext.views.kinds.row import FileView, NoView, clean
 
 MODULES = {
     "packages": "packages",
@@ -27,7 +27,7 @@ MODULES = {
     "yaml": "keys",
     "toml": "keys",
 }
-"""By kind, in ``core``."""
+"""By kind, in ``kinds``."""
 MEMORY = 1 << 30
 """Bytes of address space."""
 SECONDS = 10
@@ -109,7 +109,7 @@ def _limit() -> None:
 def main() -> None:
     _limit()
     request = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=ViewRequest)
-    view = import_module(f"mudroom.ext.views.core.{MODULES[request.kind]}").view
+    view = import_module(f"mudroom.ext.views.kinds.{MODULES[request.kind]}").view
     if sys.platform == "linux" and os.uname().machine in _CALLS:
         confine(os.uname().machine)
     sys.stdout.buffer.write(msgspec.json.encode(make(request, view)))

@@ -86,8 +86,8 @@ def cut(rows: list[FileViewRow], notes: list[str], noun: str) -> list[FileViewRo
 
 
 def text_lines(before: bytes, after: bytes) -> list[str]:
-    """Return the changed lines of a text, with signs and headings."""
-    lines = [line for hunk in hunks(before, after) for line in (hunk.header, *hunk.lines)]
+    """Return the changed lines of a text, with signs; with headings if both sides have lines."""
+    lines = [line for hunk in hunks(before, after) for line in (*[hunk.header] * bool(before and after), *hunk.lines)]
     more = [f"… {counted(len(lines) - MOST_LINES + 1, 'line')} more"] if len(lines) > MOST_LINES else []
     return [line.decode("utf-8", "replace") for line in lines[: MOST_LINES - len(more)]] + more
 

@@ -16,7 +16,7 @@ from mudroom.ext.order.core.package_list import (
     packages_of,
     popular_packages,
 )
-from mudroom.ext.views.core.row import FileView, FileViewRow, NoView, cut, kind_of_row, listed
+from mudroom.ext.views.kinds.row import FileView, FileViewRow, NoView, cut, kind_of_row, listed
 
 _POPULAR = popular_packages()
 _WORDS = "raised", "lowered", "changed", "added", "removed"

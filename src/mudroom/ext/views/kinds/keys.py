@@ -16,7 +16,7 @@ import yaml
 from mudroom.core.text.linediff import diff_lines
 from mudroom.core.text.plural import counted
 from mudroom.core.text.regex import regex
-from mudroom.ext.views.core.row import WIDEST, FileView, FileViewRow, NoView, RowKind, cut, summed
+from mudroom.ext.views.kinds.row import WIDEST, FileView, FileViewRow, NoView, RowKind, cut, summed
 from mudroom.typing import Any
 
 MOST_DEEP = 60

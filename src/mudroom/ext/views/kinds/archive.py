@@ -13,11 +13,10 @@ import tarfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from typing import IO
 
 from mudroom.core.text.plural import amount, counted
-from mudroom.ext.views.core.row import FileView, FileViewRow, NoView, cut, kind_of_row, summed
-from mudroom.typing import Any, NamedTuple
+from mudroom.ext.views.kinds.row import FileView, FileViewRow, NoView, cut, kind_of_row, summed
+from mudroom.typing import IO, Any, NamedTuple
 
 MOST_MEMBERS = 50_000
 MOST_BYTES = 256 << 20

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 
 from mudroom.core.text.plural import counted
 from mudroom.core.text.regex import regex
-from mudroom.ext.views.core.row import FileView, FileViewRow, NoView, cut, kind_of_row, listed, summed, text_lines
+from mudroom.ext.views.kinds.row import FileView, FileViewRow, NoView, cut, kind_of_row, listed, summed, text_lines
 from mudroom.typing import Any, NamedTuple, TypeVar
 
 T = TypeVar("T")

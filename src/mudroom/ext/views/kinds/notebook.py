@@ -6,7 +6,7 @@ import json
 
 from mudroom.core.text.linediff import diff_lines
 from mudroom.core.text.plural import amount, counted
-from mudroom.ext.views.core.row import FileView, FileViewRow, NoView, cut, kind_of_row, summed, text_lines
+from mudroom.ext.views.kinds.row import FileView, FileViewRow, NoView, cut, kind_of_row, summed, text_lines
 from mudroom.typing import Any, NamedTuple
 
 

@@ -1,2 +1,0 @@
-"""What a file's parts are, by its kind; each kind is a module. Pure, and run in a confined process: its input is
-hostile."""
