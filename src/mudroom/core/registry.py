@@ -126,6 +126,10 @@ ROWS: Mapping[str, Mapping[str, str]] = {
         "try": "attempts.cli.try",
         "worker": "fleet.cli.worker",
     },
+    "views": {
+        "cli": "views.cli",
+        "kind": "views.kinds.kind",
+    },
     "web": {
         "addresses": "web.cli.fork_links",
     },
@@ -150,8 +154,9 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
     "order": ("review",),
     "reasons": ("review",),
     "remarks": ("review",),
-    "tui": ("attempts", "order", "reasons", "remarks", "review"),
-    "web": ("attempts", "order", "reasons", "remarks", "review"),
+    "tui": ("attempts", "order", "reasons", "remarks", "review", "views"),
+    "views": ("order", "review"),
+    "web": ("attempts", "order", "reasons", "remarks", "review", "views"),
 }
 """Satellites that another one needs. If a needed satellite is absent, the one that needs it counts as absent, too."""
 

@@ -125,7 +125,39 @@ def test_a_list_that_cannot_be_read_is_none(path: str, text: str) -> None:
 def test_changes() -> None:
     old = {"a": frozenset({Package("1")}), "b": frozenset({Package("1")}), "c": frozenset({Package("1")})}
     new = {"a": frozenset({Package("2")}), "c": frozenset({Package("1", "git+x")}), "d": frozenset({Package("1")})}
-    assert compare_packages(old, new) == (("d",), ("b",), (("a", "1", "2"),), ("c",))
+    assert compare_packages(old, new) == (("d",), ("b",), (("a", "1", "2"),), ("c",), ())
+
+
+@each(
+    ("path", "text", "digest"),
+    [
+        (
+            "package-lock.json",
+            '{"packages": {"node_modules/a": {"version": "1", "integrity": "sha512-%s"}}}',
+            "sha512-x",
+        ),
+        ("package-lock.json", '{"dependencies": {"a": {"version": "1", "integrity": "%s"}}}', "x"),
+        ("yarn.lock", 'a@1:\n  version "1"\n  integrity %s\n', "x"),
+        ("yarn.lock", '"a@npm:1":\n  version: 1\n  checksum: %s\n', "x"),
+        ("pnpm-lock.yaml", "packages:\n  a@1:\n    resolution: {integrity: %s}\n", "x"),
+        ("Cargo.lock", '[[package]]\nname = "a"\nversion = "1"\nchecksum = "%s"\n', "x"),
+        ("poetry.lock", '[[package]]\nname = "a"\nversion = "1"\nfiles = [{file = "a.whl", hash = "%s"}]\n', "x"),
+        ("uv.lock", '[[package]]\nname = "a"\nversion = "1"\nwheels = [{url = "u", hash = "%s"}]\n', "x"),
+        ("uv.lock", '[[package]]\nname = "a"\nversion = "1"\nsdist = {url = "u", hash = "%s"}\n', "x"),
+        ("go.sum", "x.example/a v1 h1:%s\n", " h1:x"),
+        ("composer.lock", '{"packages": [{"name": "a", "version": "1", "dist": {"shasum": "%s"}}]}', "x"),
+        ("Pipfile.lock", '{"default": {"a": {"version": "1", "hashes": ["%s"]}}}', "x"),
+    ],
+)
+def test_other_files_under_the_same_version(path: str, text: str, digest: str) -> None:
+    old, same, new, none = (
+        packages_of(path.encode(), (text % value).encode() if value else b"") for value in ("x", "x", "y", "")
+    )
+    assert old is not None and same is not None and new is not None and none is not None
+    assert {row.digests for rows in old.values() for row in rows} == {frozenset({digest})}
+    (name,) = old
+    assert compare_packages(old, new).altered == (name,)
+    assert compare_packages(old, same).altered == compare_packages(none, new).altered == ()
 
 
 @each(

@@ -21,7 +21,7 @@ from mudroom.cli.project_session import UNDONE, only_fork, open_session, project
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.pager import page
 from mudroom.core.network.push import EFFECTS, push_lines, push_to_json
-from mudroom.core.registry import part
+from mudroom.core.registry import part, part_or_none
 from mudroom.core.result import RootResult, changes_to_json
 from mudroom.core.text.linediff import unified_diff
 from mudroom.core.text.plural import counted
@@ -50,6 +50,7 @@ examples:
   mudroom diff run-7f3a --stat       the files and the numbers of their lines
   mudroom diff run-7f3a --order risk  hunks by the cost of a mistake in them, with reasons; --json: as data
   mudroom diff run-7f3a --why a.py:9  the commands and turns observed at that line; --trace: as Agent Trace
+  mudroom diff run-7f3a uv.lock --view  packages, cells, keys, tables and members instead of lines
   mudroom diff --json                counts per file instead of the text"""
 
 
@@ -67,6 +68,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--why", action="store_true", help="the commands and turns observed at each hunk (PATH:LINE)")
     parser.add_argument("--trace", action="store_true", help="with --why: as an Agent Trace record")
+    parser.add_argument(
+        "--view", action="store_true", help="packages, cells, keys, tables, members: where lines say less"
+    )
     parser.add_argument("--repository", metavar="DIR", help="with --commits: the directory of a nested repository")
     parser.add_argument("--fork", dest="named", metavar="FORK", help="the same, by name of the option")
 
@@ -85,8 +89,8 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         if args.conflicts:
             return _conflicts(session, only_fork(session, new), words, context)
         if "@" in new or old != "base" or new == "now":
-            if args.order == "risk" or args.why:
-                option = "--why" if args.why else "--order risk"
+            if args.order == "risk" or args.why or args.view:
+                option = "--why" if args.why else "--view" if args.view else "--order risk"
                 raise UsageError(f"{option} is for the changes of a fork", f"mudroom diff {name} {option}")
             return _compare(session, old, new, words, context, stat=args.stat)
         name = only_fork(session, new)
@@ -94,7 +98,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
             part("reasons", "cli", "mudroom diff --why").show_reasons(session, name, words, context, trace=args.trace)
             return 0
         if context.as_json:
-            return _review_as_json(session, name, args, context)
+            return _review_as_json(session, name, words, args, context)
         if words and all(word.startswith(EFFECTS) for word in words):
             return _effects(session, name, words, args, context)
         return _review(session, name, words, args, context)
@@ -126,8 +130,12 @@ def _refuse(args: argparse.Namespace) -> None:
         raise UsageError("--order risk is not for --stat, --commits and --conflicts", "mudroom diff FORK --order risk")
     if args.trace and not args.why:
         raise UsageError("--trace is for --why", "mudroom diff FORK --why --trace")
-    if args.why and (args.stat or args.commits or args.conflicts or args.order == "risk"):
+    if args.why and (args.stat or args.commits or args.conflicts or args.view or args.order == "risk"):
         raise UsageError("--why goes with no other list", "mudroom diff FORK --why")
+    if args.view and (args.stat or args.commits or args.conflicts or args.order == "risk"):
+        raise UsageError(
+            "--view is not for --stat, --commits, --conflicts and --order risk", "mudroom diff FORK --view"
+        )
     if args.commits and args.conflicts:
         raise UsageError("--commits and --conflicts are two different lists", "one of them at a time")
 
@@ -136,7 +144,11 @@ def _order() -> Any:
     return part("order", "cli", "mudroom diff --order risk")
 
 
-def _review_as_json(session: Session, name: str, args: argparse.Namespace, context: Context) -> int:
+def _views() -> Any:
+    return part("views", "cli", "mudroom diff --view")
+
+
+def _review_as_json(session: Session, name: str, words: list[str], args: argparse.Namespace, context: Context) -> int:
     look = session.changes.review(name)
     listed = changes_to_json(look.changeset, session.changes.moves(name))
     report = {"schema": "mudroom.diff/1", "fork": name, "changes": listed, **look_to_json(look)}
@@ -148,6 +160,8 @@ def _review_as_json(session: Session, name: str, args: argparse.Namespace, conte
     report["pushes"] = [push_to_json(row) for row in session.held_effects(name)]
     if args.order == "risk":
         report["order"] = _order().order_to_json(session, name)
+    if args.view:
+        report["views"] = _views().views_to_json(session, name, words)
     context.terminal.json(report | {"credentials": list(session.vault.fork(name).credentials)})
     return 0
 
@@ -181,6 +195,8 @@ def _review(session: Session, name: str, words: list[str], args: argparse.Namesp
         try:
             if args.order == "risk":
                 page(_by_risk(parts, is_own), context)
+            elif args.view:
+                page(_views().view_diff(parts, is_own), context)
             elif words:
                 page(_chosen_diff(parts, reviewed, is_own), context)
             else:
@@ -195,6 +211,9 @@ def _review(session: Session, name: str, words: list[str], args: argparse.Namesp
         files = [change for change in counted_changes(changeset.changes) if is_own(change)]
         shown = f"mudroom diff {name} --commits shows the commits, mudroom diff {name} .git the files"
         context.terminal.note(f"{counted(len(files), 'file')} inside .git not shown ({shown})")
+    kinds = part_or_none("views", "kind") if not words and not args.view else None
+    if kinds is not None and (hint := kinds.hint(name, changeset.changes)):
+        context.terminal.note(hint)
     for line in remark_lines(changeset) if not words else ():
         context.terminal.note(line)
     for line in (*held_lines(session, name), *_settings(session, name)) if not words else ():

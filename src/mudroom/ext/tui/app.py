@@ -58,6 +58,7 @@ AT_ONCE: Mapping[str, Callable[..., Awaitable[None] | None]] = {
     "back": view_action.back,
     "hunk": view_action.hunk,
     "order": view_action.order,
+    "parts": view_action.show_parts,
     "split": view_action.split,
     "choose": view_action.choose,
     "choose_all": view_action.choose_all,

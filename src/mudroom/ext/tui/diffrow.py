@@ -14,11 +14,12 @@ from mudroom.core.tree.path import show_path
 from mudroom.ext.order.core.risk import BlockRisk, join_risks
 from mudroom.ext.review.core.worddiff import Budget, diff_words, differing_spans
 from mudroom.ext.tui.line import text_of_line
+from mudroom.ext.views.lines import ViewLine
 
 if TYPE_CHECKING:
     from mudroom.ext.review.rows import MovedRow
 
-Kind = Literal["note", "moved", "mode", "hunk", "same", "old", "new", "pair"]
+Kind = Literal["note", "part", "moved", "mode", "hunk", "same", "old", "new", "pair"]
 
 CONTEXTS = (3, 10, 30, 100, 1 << 30)
 """Unchanged lines around a hunk; the last value means all."""
@@ -48,6 +49,8 @@ class FileRows(NamedTuple):
     """The other end, if the file was moved and changed."""
     risks: tuple[BlockRisk, ...] = ()
     """By block; empty if they are not known."""
+    parts: tuple[ViewLine, ...] = ()
+    """The file by its parts, instead of its text."""
 
     def risk(self, blocks: tuple[int, ...]) -> BlockRisk | None:
         """Return a hunk's risk, or None if it is not known."""
@@ -62,7 +65,7 @@ class FileRows(NamedTuple):
 class DiffRow(NamedTuple):
     kind: Kind
     old: int = -1
-    """Line index; for a ``note``, its index."""
+    """Line index; for a ``note`` and a ``part``, its index."""
     new: int = -1
     hunk: int = -1
     block: int = -1
@@ -133,6 +136,7 @@ def lay_out(
     rows += [DiffRow("note", number) for number in range(len(shown.notes))]
     if shown.moved is not None:
         rows.append(DiffRow("moved"))
+    rows += [DiffRow("part", number) for number in range(len(shown.parts))]
     text = shown.text
     if text is None:
         return Layout(rows, [])

@@ -160,6 +160,9 @@ class DiffView(Pane):
         if row.kind == "moved" and self.shown.moved is not None:
             line = line_of_moved(self.shown.moved, mine=self.pick is not None, other=self.picks_other)
             return [pointer, (line, "warn")]
+        if row.kind == "part":
+            line, style = self.shown.parts[row.old]
+            return [pointer, *_cut([(line.replace("\t", "    "), style)], self.sideways, width - 1)]
         if text is None:
             return [pointer]
         if row.kind == "hunk":

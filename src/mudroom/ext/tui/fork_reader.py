@@ -23,6 +23,15 @@ class DifferenceLoader:
     def __init__(self, screen: ForkScreen) -> None:
         self._screen = screen
         self._shown: bytes | None = None
+        self._turned: set[bytes] = set()
+        """Files that are shown by their parts, or as text, where the other is the first."""
+
+    def turn(self) -> None:
+        """Show the file's parts instead of its text, or its text again."""
+        row = self._screen.files.current
+        if row is not None and row.item is not None:
+            self._turned ^= {row.item.path}
+            self.begin(again=True)
 
     def begin(self, *, again: bool = False) -> None:
         """Load in the background. ``again``: load even if this file is already shown."""
@@ -47,7 +56,7 @@ class DifferenceLoader:
         if self._shown == item.path:
             return
         try:
-            shown = await screen.model.show(item, screen.selection.seen)
+            shown = await screen.model.show(item, screen.selection.seen, turned=item.path in self._turned)
         except ForkVanished:
             screen.show_gone()
             return

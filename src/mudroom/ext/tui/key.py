@@ -40,6 +40,7 @@ REVIEW = (
     Key("minus", "-", "do('context', -1)", "fewer"),
     Key("s", "s", "do('side_by_side')", "side by side, from 120 columns on; one below the other"),
     Key("x", "x", "do('split')", "split the hunk into one for each block of changed lines", "split"),
+    Key("V", "V", "do('parts')", "packages, cells, keys, tables, members of the file, or its text"),
     Key("v", "v", "do('mark')", "mark as looked at: a hunk, a file, a directory"),
     Key("f", "f", "do('filters')", "show only some files: what runs later, secrets, conflicts …", "filter"),
     Key("o", "o", "do('order')", "the list by risk, or by directory", "order"),

@@ -28,6 +28,8 @@ from mudroom.ext.review.roots import ReviewRoot, drift_of, options_of_choice, ro
 from mudroom.ext.review.rows import can_conflict, difference, review_fork, stamp_of
 from mudroom.ext.tui.choice import Choice, Item, items_of
 from mudroom.ext.tui.diffrow import FileRows, FileText
+from mudroom.ext.views.lines import view_lines
+from mudroom.ext.views.reader import kind_at, view_of
 from mudroom.vault.forks.damage import UNREADABLE, damage_of
 
 if TYPE_CHECKING:
@@ -194,12 +196,13 @@ class ReviewModel(SessionCalls):
             return None
         return tuple(map(stamp_of, (place, place + b"/record", place + b"/state", place + b"/running")))
 
-    async def show(self, item: Item, seen: SeenFork | None = None) -> FileRows | None:
-        """Return a change for display, or None if another has been requested meanwhile. ``seen``: the list. Raise
-        ForkMoved if the list is a review and its change differs from the present one."""
-        return await self.ask_last(lambda: self._show(item, seen))
+    async def show(self, item: Item, seen: SeenFork | None = None, *, turned: bool = False) -> FileRows | None:
+        """Return a change for display, or None if another has been requested meanwhile. ``seen``: the list. ``turned``:
+        not what is shown first of its parts and its text. Raise ForkMoved if the list is a review and its change
+        differs from the present one."""
+        return await self.ask_last(lambda: self._show(item, seen, turned=turned))
 
-    def _show(self, item: Item, seen: SeenFork | None) -> FileRows:
+    def _show(self, item: Item, seen: SeenFork | None, *, turned: bool) -> FileRows:
         self._require_exists()
         change = item.change
         if item.is_repository:
@@ -218,7 +221,21 @@ class ReviewModel(SessionCalls):
         if risk is not None and not blocks and shown.moved is None:
             notes += [reason for reason in risk.reasons if not change.runs or change.runs not in reason]
         risks = blocks if text is not None and len(blocks) == len(text.blocks) else ()
-        return FileRows(tuple(notes), mode if divisible else None, text, divisible, shown.moved, risks)
+        rows = FileRows(tuple(notes), mode if divisible else None, text, divisible, shown.moved, risks)
+        return self._by_parts(rows, change.path, shown.kind, turned=turned)
+
+    def _by_parts(self, rows: FileRows, path: bytes, difference_kind: str, *, turned: bool) -> FileRows:
+        """Return a file's rows, by its parts if it has some and they are wanted."""
+        kind = kind_at(self.session, self.fork, path, difference_kind)
+        if kind is None:
+            return rows
+        if kind.is_first == turned:
+            return rows._replace(notes=(*rows.notes, f"V shows its {kind.parts}"))
+        view = view_of(self.session, self.fork, path)
+        if view is None or view.problem:
+            return rows._replace(notes=(*rows.notes, f"no {kind.parts}: {view.problem}" if view is not None else ""))
+        told = "V shows its text" if rows.text is not None else "V shows it without them"
+        return rows._replace(text=None, risks=(), notes=(*rows.notes, told), parts=tuple(view_lines(view)))
 
     # --- writing ---
 

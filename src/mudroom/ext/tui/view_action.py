@@ -54,6 +54,11 @@ def order(parts: ReviewParts) -> None:
     parts.differences.begin()
 
 
+def show_parts(parts: ReviewParts) -> None:
+    """Show the file's parts instead of its text, or its text again."""
+    parts.differences.turn()
+
+
 # --- choosing ---
 
 

@@ -1,14 +1,16 @@
 """Packages that a lock file or a list of dependencies names: added, removed, raised, or taken from elsewhere. Pure.
 
 The text is hostile: a list that cannot be read is None, never an empty one. A reader for each format returns the
-packages by name, each with its version and its source ("" if the format's own registry).
+packages by name, each with its version, its source ("" if the format's own registry) and the digests of its files.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 
 from mudroom.core.text.regex import regex
+from mudroom.core.text.table import read_table
 from mudroom.core.tree.path import name
 from mudroom.typing import Any, NamedTuple
 
@@ -21,6 +23,7 @@ _DEEP = 200
 class Package(NamedTuple):
     version: str
     source: str = ""
+    digests: frozenset[str] = frozenset()
 
 
 Packages = Mapping[str, frozenset[Package]]
@@ -33,6 +36,8 @@ class PackageChanges(NamedTuple):
     """Name, old and new versions."""
     moved: tuple[str, ...]
     """Packages whose source differs."""
+    altered: tuple[str, ...] = ()
+    """Packages of which a version lost a digest that it had: other files have its name."""
 
 
 def is_lock(last: bytes) -> bool:
@@ -52,13 +57,16 @@ def packages_of(path: bytes, text: bytes) -> Packages | None:
         return None
     if not text.strip():
         return {}
-    packages: dict[str, set[Package]] = {}
+    packages: dict[str, dict[tuple[str, str], set[str]]] = {}
     try:
-        for package, version, source in read(text.decode()):
-            packages.setdefault(package, set()).add(Package(version, source))
+        for package, version, source, *digests in read(text.decode()):
+            packages.setdefault(package, {}).setdefault((version, source), set()).update(filter(None, digests))
     except (ValueError, LookupError, AttributeError, TypeError, RecursionError):
         return None  # not of this format, or damaged
-    return {package: frozenset(rows) for package, rows in packages.items()}
+    return {
+        package: frozenset(Package(*row, frozenset(digests)) for row, digests in rows.items())
+        for package, rows in packages.items()
+    }
 
 
 def compare_packages(old: Packages, new: Packages) -> PackageChanges:
@@ -74,11 +82,27 @@ def compare_packages(old: Packages, new: Packages) -> PackageChanges:
             if versions[package][0] != versions[package][1]
         ),
         tuple(package for package in both if sources[package][1] - sources[package][0]),
+        tuple(package for package in both if _is_altered(old[package], new[package])),
     )
+
+
+def _is_altered(old: frozenset[Package], new: frozenset[Package]) -> bool:
+    sides = [{row.version: _digests(side, row.version) for row in side} for side in (old, new)]
+    return any(digests - sides[1].get(version, digests) for version, digests in sides[0].items())
+
+
+def _digests(rows: frozenset[Package], version: str) -> frozenset[str]:
+    return frozenset().union(*(row.digests for row in rows if row.version == version))
 
 
 def _versions(rows: frozenset[Package]) -> str:
     return ", ".join(sorted({row.version for row in rows}))
+
+
+@cache
+def popular_packages() -> frozenset[str]:
+    """Return well-known names, which others imitate."""
+    return frozenset(name for row in read_table("popular_packages") for name in row.split(" | ")[1].split())
 
 
 def is_like(package: str, others: Mapping[str, Any] | frozenset[str]) -> str:
@@ -112,7 +136,9 @@ def _is_near(one: str, other: str) -> bool:
 
 # --- formats ---
 
-_Read = Callable[[str], Iterator[tuple[str, str, str]]]
+_Row = tuple[str, ...]
+"""Name, version, source, then any number of digests."""
+_Read = Callable[[str], Iterator[_Row]]
 _REGISTRIES = (
     "https://registry.npmjs.org/",
     "https://registry.yarnpkg.com/",
@@ -132,23 +158,24 @@ def _foreign(source: object) -> str:
     return f"{scheme}://{rest.partition('/')[0]}" if mark else text
 
 
-def _npm_lock(text: str) -> Iterator[tuple[str, str, str]]:
+def _npm_lock(text: str) -> Iterator[_Row]:
     import json
 
     value = json.loads(text)
     for path, row in value.get("packages", {}).items():
         if path and not row.get("link"):
-            yield path.rpartition("node_modules/")[2], str(row.get("version", "")), _foreign(row.get("resolved"))
+            package = path.rpartition("node_modules/")[2]
+            yield package, str(row.get("version", "")), _foreign(row.get("resolved")), str(row.get("integrity", ""))
     pending = [(value.get("dependencies", {}), 0)] if "packages" not in value else []
     while pending:
         rows, depth = pending.pop()
         for package, row in rows.items():
-            yield package, str(row.get("version", "")), _foreign(row.get("resolved"))
+            yield package, str(row.get("version", "")), _foreign(row.get("resolved")), str(row.get("integrity", ""))
             if "dependencies" in row and depth < _DEEP:
                 pending.append((row["dependencies"], depth + 1))
 
 
-def _npm_manifest(text: str) -> Iterator[tuple[str, str, str]]:
+def _npm_manifest(text: str) -> Iterator[_Row]:
     import json
 
     value = json.loads(text)
@@ -158,7 +185,7 @@ def _npm_manifest(text: str) -> Iterator[tuple[str, str, str]]:
             yield package, str(version), "" if is_version else str(version)
 
 
-def _toml_lock(text: str) -> Iterator[tuple[str, str, str]]:
+def _toml_lock(text: str) -> Iterator[_Row]:
     import tomllib
 
     for row in tomllib.loads(text)["package"]:
@@ -167,7 +194,9 @@ def _toml_lock(text: str) -> Iterator[tuple[str, str, str]]:
             source = next(
                 (str(source[key]) for key in ("registry", "url", "git", "path", "editable") if key in source), ""
             )
-        yield row["name"], str(row.get("version", "")), _foreign(source)
+        files = (*row.get("files", ()), *row.get("wheels", ()), row.get("sdist", {}))
+        digests = (str(row.get("checksum", "")), *(str(file.get("hash", "")) for file in files))
+        yield row["name"], str(row.get("version", "")), _foreign(source), *digests
 
 
 _NAME = regex(r"\s*([A-Za-z0-9][\w.-]*)\s*(?:\[[^\]]*\])?\s*(.*)")
@@ -182,7 +211,7 @@ def _requirement(line: str) -> tuple[str, str, str] | None:
     return package, version, version[1:].strip() if version.startswith("@") else ""
 
 
-def _requirements(text: str) -> Iterator[tuple[str, str, str]]:
+def _requirements(text: str) -> Iterator[_Row]:
     for line in text.splitlines():
         if line[:1] not in ("", "#", " ", "\t", "-") and (row := _requirement(line)) is not None:
             yield row
@@ -190,7 +219,7 @@ def _requirements(text: str) -> Iterator[tuple[str, str, str]]:
             yield line.split()[0], "", line
 
 
-def _pyproject(text: str) -> Iterator[tuple[str, str, str]]:
+def _pyproject(text: str) -> Iterator[_Row]:
     import tomllib
 
     value = tomllib.loads(text)
@@ -211,7 +240,7 @@ def _pyproject(text: str) -> Iterator[tuple[str, str, str]]:
         yield package.lower(), str(row.get("version", "")) if isinstance(row, dict) else str(row), source
 
 
-def _cargo(text: str) -> Iterator[tuple[str, str, str]]:
+def _cargo(text: str) -> Iterator[_Row]:
     import tomllib
 
     value = tomllib.loads(text)
@@ -226,14 +255,16 @@ def _cargo(text: str) -> Iterator[tuple[str, str, str]]:
                 yield package, str(row.get("version", "")) if is_table else str(row), source
 
 
-_GO_SUM = regex(r"(\S+) (v\S+?)(?:/go\.mod)? h1:\S+")
+_GO_SUM = regex(r"(\S+) (v\S+?)((?:/go\.mod)? h1:\S+)")
 _GO_MOD = regex(r"\s*(?:require\s+)?([\w.-]+\.[\w.-]+/\S+|[\w.-]+\.[\w.-]+)\s+(v\S+)(?:\s*//.*)?")
 _GO_REPLACE = regex(r"\s*(?:replace\s+)?(\S+)(?:\s+v\S+)?\s+=>\s+(\S+)(?:\s+(v\S+))?\s*")
 
 
-def _go(text: str) -> Iterator[tuple[str, str, str]]:
+def _go(text: str) -> Iterator[_Row]:
     for line in text.splitlines():
-        if (match := _GO_SUM.fullmatch(line) or _GO_MOD.fullmatch(line)) is not None:
+        if (match := _GO_SUM.fullmatch(line)) is not None:
+            yield match[1], match[2], "", match[3]
+        elif (match := _GO_MOD.fullmatch(line)) is not None:
             yield match[1], match[2], ""
         elif (match := _GO_REPLACE.fullmatch(line)) is not None:
             yield match[1], match[3] or "", match[2]
@@ -242,39 +273,42 @@ def _go(text: str) -> Iterator[tuple[str, str, str]]:
 _YARN_HEAD = regex(r'"?((?:@[^/@"]+/)?[^@"]+)@[^:]*.*:')
 
 
-def _yarn(text: str) -> Iterator[tuple[str, str, str]]:
-    package = version = source = ""
+def _yarn(text: str) -> Iterator[_Row]:
+    package = version = source = digest = ""
     for line in [*text.splitlines(), "end:"]:
         if line[:1] not in ("", " ", "#"):
             if package and version:
-                yield package, version, source
+                yield package, version, source, digest
             match = _YARN_HEAD.fullmatch(line)
-            package, version, source = (match[1] if match is not None else ""), "", ""
+            package, version, source, digest = (match[1] if match is not None else ""), "", "", ""
         elif line.startswith(("  version ", "  version:")):
             version = line.split()[-1].strip('"')
         elif line.startswith("  resolved "):
             source = _foreign(line.split()[-1].strip('"'))
+        elif line.startswith(("  integrity ", "  checksum:")):
+            digest = line.split()[-1]
 
 
+_PNPM_FILE = regex(r"(?:integrity: ([^ ,}]+)|tarball:)")
 _PNPM = regex(r"  '?/?((?:@[^/@]+/)?[^@('/]+)[@/]([^('/:]+).*:")
 
 
-def _pnpm(text: str) -> Iterator[tuple[str, str, str]]:
-    section = package = ""
+def _pnpm(text: str) -> Iterator[_Row]:
+    section = package = version = ""
     for line in text.splitlines():
         if line[:1] not in ("", " ", "#"):
             section = line.rstrip(":")
         elif section == "packages" and (match := _PNPM.fullmatch(line)) is not None:
-            package = match[1]
-            yield package, match[2], ""
-        elif section == "packages" and "tarball:" in line and package:
-            yield package, "", _foreign(line.partition("tarball:")[2].strip(" }'\""))
+            package, version = match[1], match[2]
+            yield package, version, ""
+        elif section == "packages" and package and (match := _PNPM_FILE.search(line)) is not None:
+            yield package, version, _foreign(line.partition("tarball:")[2].strip(" }'\"")), match[1] or ""
 
 
 _GEM = regex(r"    ([\w.-]+) \(([^)]*)\)")
 
 
-def _gems(text: str) -> Iterator[tuple[str, str, str]]:
+def _gems(text: str) -> Iterator[_Row]:
     remote = ""
     for line in text.splitlines():
         if line.startswith("  remote: "):
@@ -283,21 +317,23 @@ def _gems(text: str) -> Iterator[tuple[str, str, str]]:
             yield match[1], match[2], remote
 
 
-def _composer(text: str) -> Iterator[tuple[str, str, str]]:
+def _composer(text: str) -> Iterator[_Row]:
     import json
 
     value = json.loads(text)
     for row in (*value["packages"], *value.get("packages-dev", ())):
-        yield row["name"], str(row.get("version", "")), _foreign((row.get("source") or {}).get("url"))
+        source, files = row.get("source") or {}, row.get("dist") or {}
+        yield row["name"], str(row.get("version", "")), _foreign(source.get("url")), str(files.get("shasum", ""))
 
 
-def _pipfile_lock(text: str) -> Iterator[tuple[str, str, str]]:
+def _pipfile_lock(text: str) -> Iterator[_Row]:
     import json
 
     value = json.loads(text)
     for group in ("default", "develop"):
         for package, row in value.get(group, {}).items():
-            yield package, str(row.get("version", "")), str(row.get("git") or row.get("path") or "")
+            source = str(row.get("git") or row.get("path") or "")
+            yield package, str(row.get("version", "")), source, *map(str, row.get("hashes", ()))
 
 
 _LOCKS: Mapping[bytes, _Read] = {

@@ -10,14 +10,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cache
 
 from mudroom.core.text.linediff import Block, diff_lines, split_lines
-from mudroom.core.text.table import read_table
 from mudroom.core.tree.change import Change
 from mudroom.ext.order.core.dull import prove
 from mudroom.ext.order.core.kind import Kind, kind_of, says_generated
-from mudroom.ext.order.core.package_list import compare_packages, is_like, is_list, packages_of
+from mudroom.ext.order.core.package_list import (
+    compare_packages,
+    is_like,
+    is_list,
+    packages_of,
+    popular_packages,
+)
 from mudroom.ext.order.core.sign import Sign, signs_of
 from mudroom.ext.order.core.weakened import weakened
 from mudroom.typing import Literal, NamedTuple
@@ -195,7 +199,7 @@ def _package_signs(path: bytes, old: bytes, new: bytes) -> list[tuple[Sign, byte
         return [(Sign("a list of packages that cannot be read", 2), b"")]
     changes = compare_packages(before, after)
     signs: list[tuple[Sign, bytes]] = []
-    known = frozenset(before) | _popular()
+    known = frozenset(before) | popular_packages()
     for package in changes.added if before else ():
         like = is_like(package, known) if package not in known else ""
         word = _last(package).encode("utf-8", "replace")
@@ -205,6 +209,7 @@ def _package_signs(path: bytes, old: bytes, new: bytes) -> list[tuple[Sign, byte
     for package in changes.moved:
         sources = ", ".join(sorted({row.source for row in after[package]} - {row.source for row in before[package]}))
         signs.append((Sign(f"{package} comes from {sources or 'its registry'}", 2), b""))
+    signs += [(Sign(f"{package} has other files under the same version", 2), b"") for package in changes.altered]
     return [(Sign(_shown(sign.reason), sign.weight), word) for sign, word in signs]
 
 
@@ -217,8 +222,3 @@ def _shown(text: str) -> str:
     from mudroom.core.text.invisible_characters import escaped
 
     return escaped(text)[:200]
-
-
-@cache
-def _popular() -> frozenset[str]:
-    return frozenset(name for row in read_table("popular_packages") for name in row.split(" | ")[1].split())

@@ -34,6 +34,8 @@ from mudroom.ext.review.rows import (
     picture_of,
     tags_of,
 )
+from mudroom.ext.views.kinds.row import FileView
+from mudroom.ext.views.reader import kind_at, view_of
 from mudroom.ext.web import shape
 from mudroom.ext.web.api.endpoint import ApiCall, Endpoint, Raw, id_of, path_of
 from mudroom.ext.web.api.region import utf16_spans
@@ -247,11 +249,26 @@ class BlobQuery(Struct):
     new: str = ""
 
 
+class ViewQuery(Struct):
+    file: str
+    old: str = ""
+    new: str = ""
+
+
+def view(call: ApiCall) -> FileView:
+    with _requested_session(call) as (session, name, between), _refusing_missing():
+        file_view = view_of(session, name, path_of(call.query.file), between)
+    if file_view is None:
+        raise Refusal(404, "not-found", "this file is not shown by parts", "GET /diff shows its lines")
+    return file_view
+
+
 def diff(call: ApiCall) -> shape.DifferenceShape:
     query: DiffQuery = call.query
     path = path_of(query.file)
     with _requested_session(call) as (session, name, between), _refusing_missing():
         difference_ = difference(session, name, path, query.context, between, as_new=query.as_new)
+        kind = kind_at(session, name, path, difference_.kind, between)
     if query.version and query.version != difference_.version:
         raise Refusal(409, "moved", "the file has changed since the page before this one", AGAIN)
     if query.stamp and query.stamp != row_stamp(difference_.change):
@@ -273,6 +290,8 @@ def diff(call: ApiCall) -> shape.DifferenceShape:
         difference_.version,
         difference_.is_divisible and between is None,
         _moved(difference_.moved) if difference_.moved is not None else None,
+        kind.parts if kind is not None else "",
+        kind is not None and kind.is_first,
     )
 
 
@@ -429,6 +448,7 @@ ENDPOINTS = (
         shape.ObservedShape,
         query=ObservedQuery,
     ),
+    Endpoint("GET", _AT + "/view", "One file by its parts: packages, cells, keys …", view, FileView, query=ViewQuery),
     Endpoint("GET", _AT + "/text", "Lines of one side of a file", text, shape.TextShape, query=TextQuery),
     Endpoint("GET", _AT + "/blob", "The bytes of one side of a file, for images", blob, None, query=BlobQuery),
 )

@@ -13,6 +13,7 @@ import { Moved } from "./moved.js";
 import { useNear } from "./near.js";
 import { Images } from "./picture.js";
 import { useObservedKey } from "./observed.js";
+import { Parts } from "./parts.js";
 import { Plain } from "./plain.js";
 import { lined, useRemarkKey } from "./remarkline.js";
 import { gaps, returns } from "./rows.js";
@@ -59,6 +60,7 @@ function Shown({ place, data, names, chosen, written, onChoose, reload }) {
   const hunks = useMemo(() => pages.flatMap((page) => page.hunks), [pages]);
   const following = pages[pages.length - 1].following ?? null;
   const { split, setSplit } = useLayout();
+  const [byParts, setByParts] = useState(Boolean(data.parts_first));
   const [root, narrow] = useNarrow();
   const colours = useColours(place, data);
   const marked = useMemo(() => returns(hunks), [hunks]);
@@ -68,27 +70,35 @@ function Shown({ place, data, names, chosen, written, onChoose, reload }) {
   latest.current = { chosen, onChoose };
   const pick = useCallback((/** @type {readonly number[]} */ blocks, /** @type {boolean} */ wanted) =>
     latest.current.onChoose?.(choose(latest.current.chosen, blocks, wanted, data.blocks)), [data]);
-  useHunkKeys(root, hunks, chosen, onChoose && pick, () => setSplit(!split));
+  useHunkKeys(root, hunks, chosen, onChoose && pick, () => setSplit(!split), () => (data.parts ? setByParts(!byParts) : false));
   useRemarkKey(root, hunks, written);
   useObservedKey(root);
-  const text = hunks.length > 0;
+  const text = hunks.length > 0 && !(data.parts && byParts);
   return html`<div class="diff" ref=${root}>
     <div class="diff-bar">
       <div class="said">${remarks(data, names).map((one) => html`<p key=${one}>${one}</p>`)}
         ${marked === "all" && html`<p class="dim">Lines end with CR LF.</p>`}</div>
+      ${data.parts && html`<div class="segments" role="group" aria-label="What is shown of the file">
+        <button type="button" aria-pressed=${byParts ? "true" : "false"} onClick=${() => setByParts(true)}>${data.parts[0].toUpperCase() + data.parts.slice(1)}</button>
+        <button type="button" aria-pressed=${byParts ? "false" : "true"} onClick=${() => setByParts(false)}>${hunks.length ? "Text" : "File"}</button>
+      </div>`}
       ${text && html`<div class="segments" role="group" aria-label="How the difference is shown">
         <button type="button" aria-pressed=${split ? "false" : "true"} onClick=${() => setSplit(false)}>Unified</button>
         <button type="button" aria-pressed=${split ? "true" : "false"} disabled=${narrow} title=${narrow ? "there is no room for it" : undefined}
           onClick=${() => setSplit(true)}>Side by side</button>
       </div>`}
     </div>
-    ${(data.old.image || data.new.image) && html`<${Images} place=${place} data=${data} />`}
+    ${data.parts && byParts ? html`<${Parts} place=${place} parts=${data.parts}>${lines()}<//>` : lines()}
+  </div>`;
+
+  function lines() {
+    return html`${(data.old.image || data.new.image) && html`<${Images} place=${place} data=${data} />`}
     ${(data.old.target || data.new.target) && html`<${Links} data=${data} />`}
     ${["binary", "large", "masked", "unknown"].includes(data.kind) && html`<${Both} data=${data} names=${names} />`}
     ${["large", "unknown"].includes(data.kind) && html`<${Plain} manner=${manner} data=${data} />`}
     <${Hunks} place=${place} data=${data} hunks=${hunks} following=${following} manner=${manner} chosen=${chosen} onPick=${onChoose && pick} />
-    ${following !== null && html`<${More} key=${following} place=${place} first=${following} total=${data.total} version=${data.version} reload=${reload} onPage=${(/** @type {any} */ page) => setPages([...pages, page])} />`}
-  </div>`;
+    ${following !== null && html`<${More} key=${following} place=${place} first=${following} total=${data.total} version=${data.version} reload=${reload} onPage=${(/** @type {any} */ page) => setPages([...pages, page])} />`}`;
+  }
 }
 
 /** @param {any} props */
@@ -124,9 +134,9 @@ function More({ place, first, total, version, reload, onPage }) {
 /**
  * Keys of the hunks.
  * @param {{current: any}} root @param {import("./rows.js").Hunk[]} hunks @param {Set<number> | null} chosen
- * @param {((blocks: readonly number[], wanted: boolean) => void) | undefined} pick @param {() => void} layout
+ * @param {((blocks: readonly number[], wanted: boolean) => void) | undefined} pick @param {() => void} layout @param {() => false | void} parts
  */
-function useHunkKeys(root, hunks, chosen, pick, layout) {
+function useHunkKeys(root, hunks, chosen, pick, layout, parts) {
   const sections = () => /** @type {HTMLElement[]} */ ([...root.current.querySelectorAll("section[data-hunk]")]);
   const at = () => sections().findIndex((one) => one.contains(document.activeElement));
   useKeys("diff", {
@@ -139,6 +149,7 @@ function useHunkKeys(root, hunks, chosen, pick, layout) {
       pick(blocks, extent(chosen, blocks) !== "all");
     },
     layout,
+    parts,
   });
 }
 

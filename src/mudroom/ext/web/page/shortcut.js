@@ -41,6 +41,7 @@ export const SHORTCUTS = [
   { name: "choose-hunk", keys: ["x"], scope: "diff", what: "Apply the focused hunk, or not" },
   { name: "remark", keys: ["c"], scope: "diff", what: "Write a remark about the focused hunk's lines" },
   { name: "observed", keys: ["y"], scope: "diff", what: "Commands and turns that were observed at the focused hunk" },
+  { name: "parts", keys: ["v"], scope: "diff", what: "Packages, cells, keys, tables or members of the file, or its text" },
   { name: "layout", keys: ["s"], scope: "diff", what: "Side by side, or unified" },
   { name: "next-part", keys: ["]"], scope: "watch", what: "Next part: commands, checkpoints, network …" },
   { name: "previous-part", keys: ["["], scope: "watch", what: "Previous part" },

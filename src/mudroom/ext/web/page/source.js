@@ -11,6 +11,9 @@ import { atFork, get, keyed, query } from "./api.js";
 export const difference = ({ project, fork, file, old, new: now, asNew, stamp }, first = 0, version = "") =>
   atFork(project, fork) + "/diff" + query({ file, old, new: now, as_new: asNew || undefined, first: first || undefined, version, stamp });
 
+/** The file by its parts. @param {Place} place */
+export const view = ({ project, fork, file, old, new: now }) => atFork(project, fork) + "/view" + query({ file, old, new: now });
+
 /** The file of a side. @param {Pick<Place, "file" | "from">} place @param {SideName} side */
 const fileOf = ({ file, from }, side) => (side === "old" && from) || file;
 

@@ -215,6 +215,11 @@ class DifferenceShape(Struct):
     """Whether blocks can be chosen."""
     moved: MovedShape | None = None
     """For an added or deleted file: the other end, if it was moved and changed."""
+    parts: str = ""
+    """The parts by which ``/view`` shows the file: ``packages``, ``cells``, ``keys``, ``tables``, ``members``; empty:
+    it has none."""
+    parts_first: bool = False
+    """Whether they say more than the lines."""
 
 
 class ObservedHunkShape(Struct):
