@@ -14,6 +14,8 @@ if ($as -notin 'user', 'admin' -or -not $program) {
     exit 2
 }
 $path = (Get-Command -CommandType Application $program | Select-Object -First 1).Source
+# A hosted runner's Python is closed to AppContainers, as below C:\Program Files it is not: ALL APPLICATION PACKAGES.
+icacls (Split-Path $path) /grant '*S-1-15-2-1:(OI)(CI)RX' /T /Q | Out-Null
 if ($as -eq 'admin') {
     & $path @words
     exit $LASTEXITCODE

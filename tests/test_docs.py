@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from itertools import count
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from mudroom.cli.main import VERBS
 from mudroom.core.result import SCHEMA
@@ -39,3 +41,30 @@ def test_links_and_file_names_in_documents_exist(path: Path) -> None:
     rooms = "cli|core|doctor|keeper|net|policy|review|sandbox|session|stage|tui|vault|web"
     for name in re.findall(rf"`((?:{rooms})/[\w/]+\.py)`", path.read_text()):
         assert (ROOT / "src/mudroom" / name).exists(), name
+
+
+def anchors(path: Path) -> set[str]:
+    """Return the anchors of a page's headings, as GitHub makes them."""
+    text = re.sub(r"(?ms)^```.*?^```$", "", path.read_text())
+    titles = [re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", title) for title in re.findall(r"(?m)^#+ (.+)$", text)]
+    made: set[str] = set()
+    for title in titles:
+        anchor = re.sub(r"[^\w\- ]", "", title.strip().lower()).replace(" ", "-")
+        number = next(number for number in count() if (f"{anchor}-{number}" if number else anchor) not in made)
+        made.add(f"{anchor}-{number}" if number else anchor)
+    return made | set(re.findall(r'<a (?:id|name)="([^"]+)"', text)) | set(re.findall(r"(?m)^\(([\w-]+)\)=$", text))
+
+
+@each("path", DOCUMENTS)
+def test_anchors_exist_and_addresses_are_well_formed(path: Path) -> None:
+    text = re.sub(r"(?ms)^```.*?^```$|`[^`\n]*`", "", path.read_text())
+    for target, anchor in re.findall(r"\]\(([^)#:\s]*)#([^)\s]+)\)", text):
+        assert anchor in anchors(path.parent / target if target else path), f"{target}#{anchor}"
+    for address in re.findall(r"\]\((\w+:[^)\s]*)\)|src=\"(\w+:[^\"]*)\"", text):
+        parts = urlsplit("".join(address))
+        assert parts.scheme in ("https", "mailto") and (parts.hostname or parts.path), address
+
+
+def test_an_anchor_is_that_of_github(tmp_path: Path) -> None:
+    (tmp_path / "page.md").write_text("# A `b` & c: d\n## Twice\n```\n# none\n```\n## Twice\n### [Link](x.md) it\n")
+    assert anchors(tmp_path / "page.md") == {"a-b--c-d", "twice", "twice-1", "link-it"}

@@ -1,10 +1,11 @@
 """docs/evidence/CERTIFICATION.md: which systems are certified, and the rows with the mutant that each kills.
 
-    PYTHONPATH=tests:tests/sandbox .venv/bin/python -m certify.document             write the document again
-    PYTHONPATH=tests:tests/sandbox .venv/bin/python -m certify.document --measure   find the mutants again first
+    export PYTHONPATH=src:tests:tests/ext:tests/ext/macos
+    .venv/bin/python -m certify.document             write the document again
+    .venv/bin/python -m certify.document --measure   find the mutants again first
 
-Certificates that were sent lie in docs/certificates, as ``mudroom doctor --certify --json FILE`` writes them. The
-document says "certified" of a system only if every row of it that closes the platform held.
+Records lie in src/mudroom/ext/certify/certified, as ``mudroom doctor --certify --json FILE`` writes them. The document
+says "certified" of a system only if every row of it that closes the platform held.
 """
 
 from __future__ import annotations
@@ -20,13 +21,12 @@ from certify.lab import LOSSES, UNENFORCED, WITHOUT, Lab, Refusal
 from certify.windows_lab import MUTANTS as WINDOWS_MUTANTS
 from certify.windows_lab import measure as measure_windows
 from certify.windows_lab import mutants_told as windows_mutants
-from mudroom.ext.certify.record import decode
+from mudroom.ext.certify import shipped
 from mudroom.ext.certify.row import CLOSED, Certificate, TrialRow, closed, opens, results
 from mudroom.ext.certify.table import MACOS, TABLES, WINDOWS
 
 ROOT = Path(__file__).parents[3]
 DOCUMENT, MUTANTS = ROOT / "docs/evidence/CERTIFICATION.md", ROOT / "tests/ext/certify/mutants.json"
-CERTIFICATES = ROOT / "docs/certificates"
 _OTHERS = {
     "leftover": "the mark of the run is lost",
     "shell": "no shell is started",
@@ -44,9 +44,9 @@ A platform whose kernel promises nothing is opened by what held on the machine i
 
 ## Certified on
 
-A certificate opens the machine that it was made on and no other: it is for its build, user, volume, Python and mudroom.
-Certificates that were sent to us (`mudroom doctor --certify --json certificate.json`: no path and no name is in it) are
-in this table.
+A certificate opens the machine that it was made on: it is for its build, user, volume, Python and mudroom. A record
+(`ext/certify/certified`, by `.github/workflows/certify.yml`) opens each machine with its build, code, minor version of
+Python, kind of user and file system. Records are in this table.
 
 """
 _ROWS = """\
@@ -84,18 +84,9 @@ A row that is declared has no deed: it is "not shown", and its part stays closed
 
 
 def certificates() -> Iterator[Certificate]:
-    """Yield the certificates that were sent, by system."""
-    found = [decode({key: value for key, value in _read(path).items() if key != "schema"}) for path in _sent()]
+    """Yield the certificates of the records, by system."""
+    found = [one for content in shipped.contents() if (one := shipped.read(content)) is not None]
     yield from sorted(found, key=lambda one: (one.platform, one.system, one.machine, one.made))
-
-
-def _sent() -> list[Path]:
-    return sorted(CERTIFICATES.glob("*.json"))
-
-
-def _read(path: Path) -> dict[str, object]:
-    found: dict[str, object] = json.loads(path.read_text())
-    return found
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
@@ -106,7 +97,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 def certified(sent: Sequence[Certificate]) -> str:
     """Return the table of certificates, or that there are none."""
     if not sent:
-        return "None yet: no Mac and no Windows has sent one.\n"
+        return "None yet: the workflow has not run.\n"
     rows = []
     for one in sent:
         of_it = TABLES[one.platform]

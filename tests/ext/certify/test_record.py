@@ -17,7 +17,7 @@ from mudroom.ext.certify.row import Certificate, RowResult, TrialRow
 
 TABLE = (TrialRow("a", "files", "", "plain_write", "tree"), TrialRow("b", "files", "", "plain_read", "secret"))
 CERTIFICATE = Certificate("darwin", "macOS 15.6 24G84", "arm64", 7, (RowResult("a", "held"), RowResult("b", "held")))
-HERE = Identity("darwin", "macOS 15.6 24G84", "arm64", "tool", "modules", "python", "host", 0, "volume")
+HERE = Identity("darwin", "macOS 15.6 24G84", "arm64", "tool", "modules", "python", "host", 0, "volume", "3.13 user")
 
 
 class Kept:

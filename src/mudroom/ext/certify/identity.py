@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Sequence
 
+from mudroom.stage.filesystem_kind import filesystem_magic
 from mudroom.typing import NamedTuple
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -37,9 +38,9 @@ class Identity(NamedTuple):
     """The operating system's product and build."""
     machine: str
     tool: str
-    """The confining program's hash."""
+    """The confining program's hash; on Linux, where the kernel confines, that of nothing."""
     modules: str
-    """Hash over ``DECIDING``."""
+    """``code_of`` the platform."""
     python: str
     """Path and version."""
     host: str
@@ -48,10 +49,18 @@ class Identity(NamedTuple):
     """Number; on Windows the SID."""
     volume: str
     """Facts about the file system that has the state directory."""
+    kind: str
+    """Python's minor version, whether the user is an administrator, and the file system: facts as other machines have
+    them. Empty if they cannot be found out."""
 
     @property
     def key(self) -> str:
         return hashlib.sha256(json.dumps(self).encode()).hexdigest()
+
+    @property
+    def shared(self) -> dict[str, str]:
+        """Return the facts that a record of another machine has to be about (``shipped.py``)."""
+        return {name: getattr(self, name) for name in ("platform", "system", "machine", "tool", "modules", "kind")}
 
 
 def identity(platform: str, state: bytes, tool: bytes) -> Identity:
@@ -59,19 +68,45 @@ def identity(platform: str, state: bytes, tool: bytes) -> Identity:
     if sys.platform == "win32":
         from mudroom.ext.certify import windows as of_system
 
-        facts = (of_system.host(), of_system.user(), of_system.volume(state))
-        deciding = DECIDING_ON_WINDOWS
+        facts = (of_system.host(), of_system.user(), of_system.volume(state), of_system.kind(state))
     else:
-        facts, deciding = (_host(platform), os.geteuid(), _volume(platform, state)), DECIDING
+        volume = _volume(platform, state)
+        facts = (_host(platform), os.geteuid(), volume, kind(state, volume))
     return Identity(
         platform,
         system(platform),
         _machine(),
-        _hash([os.fsdecode(tool)]),
-        _hash(_modules(deciding)),
+        _hash([os.fsdecode(tool)] if tool else []),
+        code_of(platform),
         f"{os.path.realpath(sys.executable)} {sys.version}",
         *facts,
     )
+
+
+def kind(state: bytes, volume: str) -> str:
+    """Return ``Identity.kind`` on a system with POSIX users."""
+    try:
+        filesystem = _filesystem(state)
+    except OSError:
+        return ""
+    user = "user" if os.geteuid() else "root"
+    return f"{sys.version_info[0]}.{sys.version_info[1]} {user} {filesystem} {volume}"
+
+
+def _filesystem(state: bytes) -> str:
+    """Return a file system's name on macOS, such as ``apfs``, elsewhere its number. Raise OSError if it has no name.
+    statfs(2) of macOS: ``f_fstypename`` stands after 72 bytes."""
+    if sys.platform == "darwin":
+        buffer = ctypes.create_string_buffer(4096)
+        libc = ctypes.CDLL(None, use_errno=True)
+        statfs = getattr(libc, "statfs$INODE64", None) or libc.statfs  # x86_64 has an older layout under the plain name
+        if statfs(state, buffer):
+            raise OSError(ctypes.get_errno(), "its file system tells nothing", state)
+        name = buffer.raw[72:88].partition(b"\0")[0].decode("ascii", "replace")
+        if not name.isalnum():
+            raise OSError(0, "its file system has no name", state)
+        return name
+    return f"{filesystem_magic(state):x}"
 
 
 def _machine() -> str:
@@ -107,6 +142,11 @@ def system(platform: str) -> str:
         return of_windows()
     kernel = os.uname()
     return f"{kernel.sysname} {kernel.release}"
+
+
+def code_of(platform: str) -> str:
+    """Return a hash over mudroom's modules that decide on a platform."""
+    return _hash(_modules(DECIDING_ON_WINDOWS if platform == "win32" else DECIDING))
 
 
 def _modules(deciding: Sequence[str]) -> list[str]:

@@ -10,8 +10,9 @@ from mudroom.core.confinement.plan import Plan
 from mudroom.core.confinement.spec import SandboxSpec
 from mudroom.errors import MudroomError, Unsupported
 from mudroom.ext.certify.identity import Identity, identity, tool_of
-from mudroom.ext.certify.record import load, save
+from mudroom.ext.certify.record import exists, load, save
 from mudroom.ext.certify.row import Certificate, Closes, RowResult, closed, opens, sentence
+from mudroom.ext.certify.shipped import load as load_shipped
 from mudroom.ext.certify.table import TABLES
 from mudroom.ext.certify.trial import Progress, Trial, certify
 from mudroom.sandbox.platform import Platform
@@ -30,19 +31,31 @@ class PlatformOpening(NamedTuple):
     """Why there is no certificate."""
     closed: Mapping[Closes, tuple[RowResult, ...]]
     is_open: bool
+    is_shipped: bool = False
+    """Whether the rows held on another machine like this one (``shipped.py``), and were not tried here."""
 
 
 def look(platform: str, state: bytes, tool: bytes) -> PlatformOpening:
     """Return the parts that this machine's record opens. ``tool``: the confining program."""
     table = TABLES[platform]
     none = "it is not certified yet" if can_be_tried(platform) else f"no row for {platform} can be tried yet"
-    if not os.path.isdir(state):
-        return PlatformOpening(None, none, closed(table, None), False)
+    is_shipped = False
     try:
-        certificate, why = load(state, identity(platform, state, tool), table)
+        here = identity(platform, _existing(state), tool)
+        certificate, why = load(state, here, table) if os.path.isdir(state) else (None, none)
+        if certificate is None and not exists(state, here):
+            certificate = load_shipped(here, table)
+            why, is_shipped = ("", True) if certificate else (why, False)
     except OSError as error:
         certificate, why = None, f"the facts that a certificate is for cannot be found out: {error.strerror}"
-    return PlatformOpening(certificate, why, closed(table, certificate), opens(table, certificate))
+    return PlatformOpening(certificate, why, closed(table, certificate), opens(table, certificate), is_shipped)
+
+
+def _existing(state: bytes) -> bytes:
+    """Return the state directory, or the directory that it will be made in, which is on the same volume."""
+    while not os.path.isdir(state) and os.path.dirname(state) != state:
+        state = os.path.dirname(state)
+    return state
 
 
 def can_be_tried(platform: str) -> bool:

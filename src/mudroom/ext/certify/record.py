@@ -23,6 +23,8 @@ from mudroom.stage import disk, private_file
 from mudroom.typing import Any, NamedTuple
 
 FORMAT = 1
+SCHEMA = "mudroom.certificate/1"
+"""Of a certificate that is sent (``mudroom doctor --certify --json``), and of those that are part of mudroom."""
 _LIMIT = 1 << 20
 _KEY_SIZE = 32
 _TRIES, _PAUSE = 100, 0.01
@@ -42,7 +44,7 @@ def directory_of(state: bytes) -> bytes:
 def load(state: bytes, identity: Identity, table: Sequence[TrialRow]) -> LoadedCertificate:
     """Return this machine's certificate, or the reason why there is none."""
     directory = directory_of(state)
-    path = directory + b"/" + identity.key.encode() + b".json"
+    path = path_of(state, identity)
     try:
         if not os.path.lexists(path):
             others = any(name.endswith(b".json") for name in os.listdir(directory))
@@ -87,9 +89,22 @@ def _read(body: bytes, identity: Identity, table: Sequence[TrialRow]) -> LoadedC
         certificate = decode(record["certificate"])
     except (ValueError, KeyError, TypeError):
         return LoadedCertificate(None, "its certificate cannot be read")
-    if sorted(row.name for row in certificate.rows) != sorted(row.name for row in table):
+    if not has_rows_of(certificate, table):
         return LoadedCertificate(None, "its certificate has other rows than this mudroom tries")
     return LoadedCertificate(certificate, "")
+
+
+def has_rows_of(certificate: Certificate, table: Sequence[TrialRow]) -> bool:
+    return sorted(row.name for row in certificate.rows) == sorted(row.name for row in table)
+
+
+def exists(state: bytes, identity: Identity) -> bool:
+    """Return whether there is a record for these facts, readable or not."""
+    return os.path.lexists(path_of(state, identity))
+
+
+def path_of(state: bytes, identity: Identity) -> bytes:
+    return directory_of(state) + b"/" + identity.key.encode() + b".json"
 
 
 def encode(certificate: Certificate) -> dict[str, Any]:
@@ -103,7 +118,10 @@ def decode(values: Any) -> Certificate:
     rows = tuple(RowResult(**row) for row in values["rows"])
     if any(row.verdict not in VERDICTS or not isinstance(row.name, str) for row in rows):
         raise ValueError("no such verdict")
-    return Certificate(**{**values, "rows": rows})
+    certificate = Certificate(**{**values, "rows": rows})
+    if not isinstance(certificate.made, int):
+        raise ValueError("no time")
+    return certificate
 
 
 def save(state: bytes, identity: Identity, certificate: Certificate) -> None:
@@ -116,7 +134,7 @@ def save(state: bytes, identity: Identity, certificate: Certificate) -> None:
     body = json.dumps(record).encode()
     key = _key(directory) or _new_key(directory)
     new = _written(directory, _sign(key, body) + b"\n" + body)
-    _replace(new, directory + b"/" + identity.key.encode() + b".json")
+    _replace(new, path_of(state, identity))
 
 
 def _replace(new: bytes, path: bytes) -> None:

@@ -57,6 +57,8 @@ _BESIDE_A_GATE: Sequence[tuple[str, str, str, CanaryKind]] = (
     ("resolver", "the system's resolver of names is asked", "ask_resolver", "resolver"),
     ("unix", "a unix socket of the host is connected to", "connect_unix", "connection"),
 )
+# EHOSTUNREACH of multicast: macOS 15 and newer refuse it to programs without the permission "Local Network" (Apple,
+# TN3179). Seatbelt has to refuse it all the same, by EPERM.
 _NETWORK = (
     TrialRow("tcp", "network", "a server of the host is reached by TCP", "connect_tcp", "connection", "network",
         twin="plain_write"),
@@ -76,14 +78,14 @@ _NETWORK = (
     TrialRow("dns_tcp", "network", "a name is asked for by TCP, at port 53", "dns_tcp", "claim", "network",
         twin="plain_write"),
     TrialRow("multicast", "network", "a name is asked for by multicast (mDNS)", "send_multicast", "connection",
-        "network", twin="plain_write"),
+        "network", twin="plain_write", nobody=(errno.EHOSTUNREACH,)),
     TrialRow("resolver", "network", "the system's resolver of names is asked", "ask_resolver", "resolver", "network",
         twin="connect_unix"),
     TrialRow("gate_port", "network", "another port than the gate's is reached", "connect_tcp", "connection", "gate",
         way="gate", twin="connect_tcp"),
     *(
         TrialRow(f"gate_{name}", "network", f"with a gate, {tries}", deed, canary, "gate", way="gate",
-            twin="connect_tcp")
+            twin="connect_tcp", nobody=(errno.EHOSTUNREACH,) if name == "multicast" else ())
         for name, tries, deed, canary in _BESIDE_A_GATE
     ),
     TrialRow("gate_address", "network", "the gate's port at another address of this machine is reached",

@@ -44,6 +44,13 @@ def user() -> str:
     return own_sid(Library())
 
 
+def kind(state: bytes) -> str:
+    """Return ``Identity.kind``. Raise OSError."""
+    name, _serial, *more = volume(state).rsplit(" ", 4)
+    user = "administrator" if ctypes.WinDLL("shell32").IsUserAnAdmin() else "user"  # type: ignore[attr-defined,unused-ignore]
+    return f"{sys.version_info[0]}.{sys.version_info[1]} {user} {name} {' '.join(more)}"
+
+
 def volume(state: bytes) -> str:
     """Return a directory's file system, its serial number, its flags, its maximal name length, and whether all
     users may make symbolic links. Raise OSError."""

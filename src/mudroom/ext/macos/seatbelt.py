@@ -135,7 +135,9 @@ _IN_PRIVATE = (b"/tmp", b"/var", b"/etc")
 _DATA = b"/System/Volumes/Data"
 _FIRMLINKED = (b"/Users", b"/private", b"/Applications", b"/Library", b"/opt", b"/usr/local", b"/cores", b"/Volumes")
 """From /usr/share/firmlinks: directories that exist under two paths."""
-_ALIASES = tuple(b'(literal "%s")' % path for path in _IN_PRIVATE)
+_STREAMS = (b"/dev/stdin", b"/dev/stdout", b"/dev/stderr")
+"""Symbolic links to ``/dev/fd``: a script that writes to one reads the link itself."""
+_ALIASES = tuple(b'(literal "%s")' % path for path in (*_IN_PRIVATE, *_STREAMS))
 _FIRMLINK_PARENTS = tuple(b'(literal "%s")' % path for path in (b"/System", b"/System/Volumes", _DATA))
 _READ_DEVICES = (b"/dev/random", b"/dev/urandom", b"/dev/autofs_nowait", b"/dev/fd")
 _DEVICES = (b"/dev/null", b"/dev/zero", b"/dev/tty", b"/dev/dtracehelper", b"/dev/ptmx")

@@ -93,6 +93,7 @@ CASES: list[tuple[str, str, dict[str, Any], frozenset[str]]] = [
     ("ssh keys are not", "file-test-existence", {"path": HOME + b"/.ssh/id_ed25519"}, NOBODY),
     ("other libraries are not mapped", "file-map-executable", {"path": HOME + b"/lib/x.dylib"}, LEVEL_0),
     ("/tmp is a link", "file-read-metadata", {"path": b"/tmp"}, ALL),
+    ("the link to its output is followed", "file-read-metadata", {"path": b"/dev/stderr"}, ALL),
     ("firmlinks are passed", "file-read-metadata", {"path": b"/System/Volumes/Data"}, ALL),
     ("random numbers", "file-read-data", {"path": b"/dev/urandom"}, ALL),
     ("/dev/null is written", "file-write-data", {"path": b"/dev/null"}, ALL),

@@ -14,6 +14,7 @@ from mudroom.ext.certify.table import KINDS, KNOWN, TABLES
 from mudroom.sandbox.platform import BY_RECORD
 
 MORE = "mudroom doctor --certify --all"
+_SHIPPED = " on a hosted machine like this one"
 STYLES = {"held": "green", "fell": "red", "not shown": "yellow"}
 _HEAD = (
     "How mudroom's sandbox holds on this machine. Each act that it has to refuse was tried outside, where it works, "
@@ -35,7 +36,8 @@ def findings(table: Sequence[TrialRow], opening: PlatformOpening) -> list[Findin
         fell = any(result.verdict == "fell" for result in failed)
         state: State = "missing" if fell else "not probed" if failed else "strict"
         first = f"; {failed[0].name}: {failed[0].found}" if failed else ""
-        words = f"{len(of_kind) - len(failed)} of {len(of_kind)} rows held{first}"
+        where = _SHIPPED if opening.is_shipped else ""
+        words = f"{len(of_kind) - len(failed)} of {len(of_kind)} rows held{where}{first}"
         found.append(Finding(f"certified: {kind}", state, words, HINT if failed else ""))
     closed = reasons(opening.certificate.platform, opening.closed)
     return [*found, *(Finding(f"closed: {part}", "missing", why) for part, why in closed.items())]
@@ -46,8 +48,9 @@ def lines(opening: PlatformOpening) -> list[str]:
     if opening.certificate is None:
         return [f"none: {opening.why}"]
     state = "open" if opening.is_open else "closed"
+    where = f"{_SHIPPED} ({MORE} tries it here)" if opening.is_shipped else ""
     closed = [f"closed: {why}" for why in reasons(opening.certificate.platform, opening.closed).values()]
-    return [f"{opening.certificate.system}, {state}", *closed]
+    return [f"{opening.certificate.system}, {state}{where}", *closed]
 
 
 def screen(certificate: Certificate, style: Style, columns: int = 80, rows: int = 24) -> list[str]:

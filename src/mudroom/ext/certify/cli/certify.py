@@ -21,10 +21,10 @@ from mudroom.core.confinement.spec import Bind, Copy, SandboxSpec
 from mudroom.errors import UsageError
 from mudroom.ext.certify.cli.certificate import every_row, findings, lines, screen
 from mudroom.ext.certify.ground import LIMITS, TrialGround
-from mudroom.ext.certify.identity import tool_of
+from mudroom.ext.certify.identity import identity, tool_of
 from mudroom.ext.certify.killed_apply import volume_here
 from mudroom.ext.certify.opening import can_be_tried, look, make
-from mudroom.ext.certify.record import encode
+from mudroom.ext.certify.record import SCHEMA, encode
 from mudroom.ext.certify.row import Certificate, RowResult, TrialRow, opens
 from mudroom.ext.certify.table import KNOWN, LINUX, TABLES, expected
 from mudroom.ext.certify.trial import Progress, Trial, certify, start_by
@@ -269,10 +269,9 @@ def certify_first(context: Context, platform: str = sys.platform, tool: bytes = 
         return
     tool = tool or tool_of(platform)
     opening = look(platform, places(context.environ).state, tool)
-    if opening.certificate is None:
-        context.terminal.note(
-            f"this system is tried first, in less than a minute (mudroom doctor --certify): {opening.why}"
-        )
+    if opening.certificate is None or (opening.is_shipped and not opening.is_open):
+        why = opening.why or "it was closed on a hosted machine like this one"
+        context.terminal.note(f"this system is tried first, in less than a minute (mudroom doctor --certify): {why}")
         tried(platform, tool, new_client(platform, tool), context)
 
 
@@ -283,7 +282,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         raise UsageError(f"{args.file} exists already", "name another file")
     platform = str(sys.platform)
     if platform == "linux":
-        return tell("linux", tried_on_linux(context), args.file, context, every=args.all)
+        return tell("linux", b"", tried_on_linux(context), args.file, context, every=args.all)
     if platform not in BY_RECORD or not can_be_tried(platform):
         raise UsageError(f"nothing can be tried on {platform} yet", "mudroom doctor tries what is protected here")
     tool = tool_of(platform)
@@ -296,22 +295,25 @@ def certify_here(
     platform: str, tool: bytes, client: Client, file: str | None, context: Context, *, every: bool = False
 ) -> int:
     """Try every row, store the certificate, and print it or write it to a new file. Return the exit code."""
-    return tell(platform, tried(platform, tool, client, context), file, context, every=every)
+    return tell(platform, tool, tried(platform, tool, client, context), file, context, every=every)
 
 
-def tell(platform: str, certificate: Certificate, file: str | None, context: Context, *, every: bool = False) -> int:
+def tell(
+    platform: str, tool: bytes, certificate: Certificate, file: str | None, context: Context, *, every: bool = False
+) -> int:
     """Write a certificate to a new file, or print it, with ``every`` row or as a screen. Return the exit code."""
     if file is not None:
-        _write(file, _text(certificate) + "\n")
+        _write(file, _text(platform, tool, certificate, context) + "\n")
     elif context.as_json:
-        context.terminal.out(_text(certificate))
+        context.terminal.out(_text(platform, tool, certificate, context))
     else:
         _print(certificate, every, context)
     return 0 if opens(expected(platform, certificate), certificate) else 1
 
 
-def _text(certificate: Certificate) -> str:
-    return json.dumps({"schema": "mudroom.certificate/1", **encode(certificate)})
+def _text(platform: str, tool: bytes, certificate: Certificate, context: Context) -> str:
+    facts = identity(platform, places(context.environ).state, tool).shared
+    return json.dumps({"schema": SCHEMA, "facts": facts, **encode(certificate)})
 
 
 def _write(path: str, text: str) -> None:
