@@ -162,8 +162,8 @@ class Workspace:
         options["agent"] = options.get("agent") or "agent"
         self.room = api.open(project, ask=ask, **options)
         try:
+            self.is_new = fork is None or all(row.name != fork for row in self.room.forks())
             self.fork = self.room.fork(fork)
-            self._is_own = fork is None
             self.root = self.room.project
             self.cwd = posixpath.join(self.root, cwd)
             self._lock = threading.Lock()
@@ -336,7 +336,7 @@ class Workspace:
     def close(self) -> None:
         """End all commands. The fork stays, for ``mudroom diff`` and ``mudroom apply``, unless it was made here and has
         no changes. Harmless when repeated."""
-        self._close(lambda: self._is_own and not self.fork.changes() and not self.fork.effects())
+        self._close(lambda: self.is_new and not self.fork.changes() and not self.fork.effects())
 
     def _close(self, is_dropped: Callable[[], bool]) -> None:
         if self.room.is_closed:
