@@ -59,7 +59,7 @@ class MudroomSandbox(BaseSandbox):
         responses = []
         for path, content in files:
             with _file(FileUploadResponse(path=path)) as response:
-                self.workspace.write(path, content)
+                self.workspace.write(_absolute(path), content)
             responses.append(response)
         return responses
 
@@ -67,17 +67,21 @@ class MudroomSandbox(BaseSandbox):
         responses = []
         for path in paths:
             with _file(FileDownloadResponse(path=path)) as response:
-                response.content = self.workspace.read(path)
+                response.content = self.workspace.read(_absolute(path))
             responses.append(response)
         return responses
+
+
+def _absolute(path: str) -> str:
+    if not path.startswith("/"):
+        raise NotADirectoryError(path)
+    return path
 
 
 @contextmanager
 def _file(response: Any) -> Iterator[Any]:
     """Yield the response. An error in the block becomes deepagents' code for it, or a text."""
     try:
-        if not response.path.startswith("/"):
-            raise NotADirectoryError(response.path)
         yield response
     except FileNotFoundError:
         response.error = "file_not_found"

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import errno
 import tempfile
-from collections.abc import Mapping
 
 from mudroom.errors import FileError
 from mudroom.ext.orchestra.vendor import vendor
@@ -27,6 +26,16 @@ with vendor("inspect-ai"):
         SandboxUserUnsupportedError,
         sandboxenv,
     )
+    from pydantic import BaseModel
+
+
+class MudroomSandboxConfig(BaseModel, extra="allow"):
+    """The configuration as a mapping. Further fields are arguments of ``Workspace``."""
+
+    keep: bool = False
+
+    def __hash__(self) -> int:
+        return hash(self.model_dump_json())
 
 
 @sandboxenv(name="mudroom")
@@ -42,7 +51,7 @@ class MudroomSandboxEnvironment(SandboxEnvironment):
 
     @classmethod
     async def sample_init(cls, task_name: str, config: Any, metadata: dict[str, str]) -> dict[str, SandboxEnvironment]:
-        options: dict[str, Any] = dict(config) if isinstance(config, Mapping) else {"project": config} if config else {}
+        options: dict[str, Any] = {"project": config} if isinstance(config, str) else dict(config or {})
         keep = options.pop("keep", False)
         made = None if "project" in options else tempfile.TemporaryDirectory(prefix="mudroom-inspect-")
         if made is not None:
@@ -56,6 +65,10 @@ class MudroomSandboxEnvironment(SandboxEnvironment):
     ) -> None:
         for environment in environments.values():
             await environment.as_type(cls).close()
+
+    @classmethod
+    def config_deserialize(cls, config: dict[str, Any]) -> MudroomSandboxConfig:
+        return MudroomSandboxConfig(**config)
 
     async def close(self) -> None:
         await aside(self.workspace.close if self._keep else self.workspace.discard)

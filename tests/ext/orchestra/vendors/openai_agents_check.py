@@ -17,7 +17,7 @@ from agents.sandbox.errors import ExecTimeoutError, InvalidManifestPathError, Wo
 from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage, ResponseOutputText
 
 import mudroom
-from agents import ModelResponse, RunConfig, Runner, Usage, set_tracing_disabled
+from agents import ModelResponse, RunConfig, Runner, Usage, set_tracing_disabled  # type: ignore[attr-defined]
 from mudroom.ext.orchestra.openai_agents import MudroomSandboxClient, MudroomSandboxClientOptions
 
 set_tracing_disabled(True)

@@ -1,4 +1,4 @@
-"""For the checks that run where a vendor's package is installed."""
+"""A pytest plugin for the checks that run where a vendor's package is installed."""
 
 from __future__ import annotations
 
