@@ -159,6 +159,9 @@ ROOMS: Mapping[str, Room] = {
     "ext.live": Room("a fork of a fork while commands run in it, and the policy's start commands", _ALL),
     "ext.fsspec": Room("a fork as an fsspec file system", _ALL),
     "ext.pytest": Room("a fork for each test of pytest", ("api", "typing")),
+    "ext.orchestra": Room(
+        "others' frameworks: mudroom as the sandbox behind their interfaces", ("api", "errors", "library", "typing")
+    ),
 }
 
 UNFINISHED: Mapping[str, frozenset[str]] = {}

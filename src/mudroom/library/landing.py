@@ -38,11 +38,10 @@ def apply(
     git: bool,
 ) -> Applied:
     name, chosen, sent = required_name(fork), paths_of(paths, life.project), effects_of(effects)
-    words = None if verify is None else words_of(verify)
     with life.call() as session:
         session.sandboxes.wait_for_ended(name)
         with session.alone(holder(f"mudroom apply {name}"), forks=(name,)):
-            made = session.changes if words is None else session.changes_verified_by(words)
+            made = session.changes if verify is None else session.changes_verified_by(words_of(verify))
             alone = bool(sent) and not paths  # and no file
             return landed(made.apply(name, chosen, reviewed=reviewed, git=git, pushes=sent, exact=alone))
 
@@ -54,10 +53,11 @@ def effects(life: Life, fork: str) -> list[PushRow]:
 
 def discard(life: Life, fork: str, effects: Effects | None) -> None:
     with life.call() as session:
+        session.sandboxes.wait_for_ended(required_name(fork))
         if effects is None:
-            session.forks.discard(required_name(fork))
+            session.forks.discard(fork)
         else:
-            session.changes.drop_pushes(required_name(fork), effects_of(effects))
+            session.changes.drop_pushes(fork, effects_of(effects))
 
 
 def undo(life: Life, name: str | None) -> Applied:
