@@ -143,13 +143,13 @@ def run(
 
 
 def _load() -> None:
-    """Import all modules of this platform."""
+    """Import all modules of this platform, but those that need another framework."""
     import mudroom
 
     root = Path(mudroom.__file__).parent
     for path in root.rglob("*.py"):
         *folders, name = path.relative_to(root).with_suffix("").parts
-        if name != "__main__" and folders[1:2] not in (["macos"], ["windows"]):
+        if name != "__main__" and folders[1:2] not in (["macos"], ["orchestra"], ["windows"]):
             importlib.import_module(".".join(("mudroom", *folders, *([name] if name != "__init__" else []))))
     _rehearse()
     gc.collect()
