@@ -144,7 +144,7 @@ def return_slots(record: ApplyRecord) -> None:
         os.close(slots)
         raise
     moved = False
-    try:
+    with Descriptor(slots), Descriptor(content):
         for op in record.ops:
             if not op.slot or op.new is None:
                 continue
@@ -162,9 +162,6 @@ def return_slots(record: ApplyRecord) -> None:
                 moved = True
         if moved:
             disk.sync_filesystem(slots)  # before the plan goes, which lists the content of the slots
-    finally:
-        os.close(content)
-        os.close(slots)
     remove_empty_slots(record)
 
 

@@ -21,6 +21,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from mudroom.core.confinement.plan import Plan
+from mudroom.core.system.closing import Descriptor
 from mudroom.errors import MudroomError, Unsupported, UsageError
 from mudroom.ext.containers.core.container import (
     Container,
@@ -185,11 +186,8 @@ def _remove_stale(place: bytes) -> None:
 
 
 def _relay(read: int, write: int, port: int) -> None:
-    try:
+    with Descriptor(write), Descriptor(read):
         multiplex.Mux(read, write, port=port).run()
-    finally:
-        os.close(read)
-        os.close(write)
 
 
 def _read_until(descriptor: int, end: float) -> bytes:
