@@ -137,14 +137,8 @@ def return_slots(record: ApplyRecord) -> None:
         remove_empty_slots(record)
         return
     os.makedirs(record.contents[0], 0o700, exist_ok=True)  # lost meanwhile: keep the files in the slots
-    slots = open_slots(record)
-    try:
-        content = open_layer(record.contents[0])
-    except BaseException:
-        os.close(slots)
-        raise
     moved = False
-    with Descriptor(slots), Descriptor(content):
+    with Descriptor(open_slots(record)) as slots, Descriptor(open_layer(record.contents[0])) as content:
         for op in record.ops:
             if not op.slot or op.new is None:
                 continue

@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from mudroom.core.confinement.plan import Plan
-from mudroom.core.system.closing import Descriptor
+from mudroom.core.system.closing import ClosedOnError, Descriptor
 from mudroom.errors import MudroomError, Unsupported, UsageError
 from mudroom.ext.containers.core.container import (
     Container,
@@ -160,11 +160,8 @@ def start_remote(
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0, start_new_session=True,
     )  # fmt: skip
     box = RemoteBox(engine, complete, first, local, environ, variables)
-    try:
+    with ClosedOnError(box):
         _wait_until_up(first, bool(gate))
-    except BaseException:
-        box.close()
-        raise
     if gate:
         assert first.stdin is not None and first.stdout is not None
         ends = os.dup(first.stdout.fileno()), os.dup(first.stdin.fileno())
