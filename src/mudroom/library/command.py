@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
+from mudroom.core.system.closing import ClosedOnError
 from mudroom.errors import Refused, UsageError
 from mudroom.library.argument import name_of, seconds_of, variables_of, words_of
 from mudroom.library.life import Life, own_cancellation
@@ -137,12 +138,9 @@ def _descriptor_with(content: bytes) -> int:
     from mudroom.core.system.write_all import write_all
 
     descriptor = _temporary()
-    try:
+    with ClosedOnError(descriptor):
         write_all(descriptor, content)
         os.lseek(descriptor, 0, os.SEEK_SET)
-    except BaseException:
-        os.close(descriptor)
-        raise
     return descriptor
 
 

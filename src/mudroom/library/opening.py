@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 
 from mudroom.core.known_agents import agent_cards
+from mudroom.core.system.closing import ClosedOnError
 from mudroom.errors import UsageError
 from mudroom.library.argument import (
     directory_of,
@@ -94,11 +95,8 @@ def open(project: Word, *, ask: Ask | None = None, **options: Unpack[RoomOptions
         agent=agent or (parsed.agent if parsed is not None else None),
         also=rules,
     )
-    try:
+    with ClosedOnError(session):
         set_approvers(session, ask)
-    except BaseException:
-        session.close()
-        raise
     return Room(session, notes, lambda cancellation: command_approver(session, ask, cancellation))
 
 

@@ -11,7 +11,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 
-from mudroom.core.system.closing import Closing
+from mudroom.core.system.closing import ClosedOnError, Closing
 from mudroom.errors import MudroomError, UsageError
 from mudroom.library.life import kill, request
 from mudroom.library.value import OutputChunk, RunResult
@@ -85,11 +85,8 @@ class OutputStream(Closing):
         return self
 
     def __next__(self) -> OutputChunk:
-        try:
+        with ClosedOnError(self):
             chunk = self._shared.take(wait=True)
-        except BaseException:
-            self.close()
-            raise
         if chunk is None:
             raise StopIteration
         return chunk

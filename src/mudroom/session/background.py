@@ -15,6 +15,7 @@ from contextlib import ExitStack
 from mudroom.core.background import BackgroundEnd, BackgroundStart
 from mudroom.core.confinement.fallback import Mode
 from mudroom.core.result import Result, text, verdict_to_json
+from mudroom.core.system.closing import ClosedOnError
 from mudroom.core.tree.quote import show_words
 from mudroom.errors import Unsupported, UsageError
 from mudroom.sandbox.client.capture import GRACE
@@ -66,11 +67,8 @@ class Opening:
                 "nothing can be started in the background while the project is changed", "try again when it has ended"
             )
         self._resources = ExitStack()
-        try:
+        with ClosedOnError(self):
             self._vault = self._take()
-        except BaseException:
-            self.close()
-            raise
 
     def close(self) -> None:
         self._resources.close()
@@ -253,15 +251,12 @@ def _started(parts: Parts, fork: Fork, order: Order, case: Case) -> Background |
             point = place.checkpoint_before() if case.wants_checkpoint else None
             return _begun(parts, fork, order, case, place, point)
     opening = Opening(parts.machine, parts.forks, fork, order, outcome)
-    try:
+    with ClosedOnError(opening):
         if not parts.approval.holds(order, case, fork):
             opening.close()
             return None
         point = opening.checkpoint_before() if case.wants_checkpoint else None
         shared = opening.made()
-    except BaseException:
-        opening.close()
-        raise
     try:
         return _begun(parts, fork, order, case, parts.sandboxes.place_in(shared, fork, order, outcome), point)
     finally:

@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from mudroom.core.system.closing import Descriptor
+from mudroom.core.system.closing import ClosedOnError, Descriptor
 from mudroom.errors import FULL
 from mudroom.stage import disk
 
@@ -115,12 +115,9 @@ class Lock:
         A signal handler that raises (Ctrl-C) ends the wait without taking the lock.
         """
         descriptor = self._open()
-        try:
+        with ClosedOnError(descriptor):
             wait_for(descriptor, LOCK_EX, lambda: waiting(holder_of(descriptor)), patience)
             _sign(descriptor, holder)
-        except BaseException:
-            os.close(descriptor)
-            raise
         self._descriptor = descriptor
 
     def acquire_now(self) -> bool:

@@ -20,6 +20,7 @@ import _socket
 import os
 from collections.abc import Sequence
 
+from mudroom.core.system.closing import ClosedOnError
 from mudroom.errors import MudroomError, SandboxAlive
 from mudroom.stage.views.released import released
 from mudroom.vault.socket_path import short_path
@@ -32,13 +33,10 @@ def open_door(door: bytes) -> _socket.socket:
     """Return the listening socket at a fork's door, for its sandbox. Hold the fork's lock; no other door may exist.
     Raise OSError."""
     listening = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
-    try:
+    with ClosedOnError(listening):
         with short_path(door) as path:
             listening.bind(path)
         listening.listen()
-    except BaseException:
-        listening.close()
-        raise
     return listening
 
 

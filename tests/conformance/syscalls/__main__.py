@@ -11,7 +11,8 @@ _HERE = Path(__file__).parent
 sys.path[:0] = [str(_HERE.parent.parent), str(_HERE.parent.parent.parent / "src")]
 
 from conformance.syscalls.decision import ALLOWED, OWN, Profile, decide, is_conditional, load  # noqa: E402
-from mudroom.sandbox.linux.syscall import DENY, LEFT_OPEN  # noqa: E402
+from conformance.syscalls.left_open import LEFT_OPEN  # noqa: E402
+from mudroom.sandbox.linux.syscall import DENY  # noqa: E402
 
 
 class Question(NamedTuple):

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from conformance.syscalls.__main__ import QUESTIONS, document
 from conformance.syscalls.decision import ALLOWED, OWN, Profile, decide, is_conditional, load
-from mudroom.sandbox.linux.syscall import LEFT_OPEN, NUMBERS
+from conformance.syscalls.left_open import LEFT_OPEN
+from mudroom.sandbox.linux.syscall import NUMBERS
 from tiers import each
 
 CALLS, OTHERS = load()

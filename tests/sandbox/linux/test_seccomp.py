@@ -20,11 +20,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from box import if_namespaces
+from conformance.syscalls.left_open import LEFT_OPEN
 from mudroom.sandbox.linux import bare_plan, syscall
 from mudroom.sandbox.linux.seccomp import compile_filter
 from mudroom.sandbox.linux.syscall import (
     DENY,
-    LEFT_OPEN,
     MACHINES,
     NO_NAMESPACES,
     NO_NETWORK,

@@ -22,6 +22,7 @@ from mudroom.core.approval_queue import QueueDecision, State
 from mudroom.core.network.flow import FlowAnswer, FlowQuestion
 from mudroom.core.network.preset import offers
 from mudroom.core.network.upload_host import upload_note
+from mudroom.core.system.closing import Descriptor
 from mudroom.core.text.answer_place import answered_by
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
@@ -309,7 +310,7 @@ def interrupts() -> Iterator[int]:
         if callable(before):
             before(number, frame)  # type: ignore[arg-type]
 
-    try:
+    with Descriptor(word), Descriptor(wake):
         try:
             signal.signal(signal.SIGINT, interrupted)
         except ValueError:  # not the main thread: signals are handled elsewhere
@@ -319,9 +320,6 @@ def interrupts() -> Iterator[int]:
             yield wake
         finally:
             signal.signal(signal.SIGINT, before)
-    finally:
-        os.close(wake)
-        os.close(word)
 
 
 def poll_readable(descriptors: Sequence[int], seconds: float) -> set[int]:

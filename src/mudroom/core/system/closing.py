@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from mudroom.typing import Self
+from mudroom.typing import Protocol, Self
 
 
 class Closing:
@@ -18,6 +18,28 @@ class Closing:
 
     def close(self) -> None:
         raise NotImplementedError
+
+
+class _Closable(Protocol):
+    def close(self) -> object: ...
+
+
+class ClosedOnError:
+    """A descriptor, or an object, that is closed if the block raises: its caller never gets it then."""
+
+    def __init__(self, owned: int | _Closable) -> None:
+        self._owned = owned
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, *_error: object) -> None:
+        if kind is None:
+            return
+        if isinstance(self._owned, int):
+            os.close(self._owned)
+        else:
+            self._owned.close()
 
 
 class Descriptor:

@@ -19,6 +19,7 @@ from urllib.parse import quote, urljoin, urlsplit
 
 from mudroom.core.network.address import show_address
 from mudroom.core.network.host_rules import HostRule, Request, decide, vet
+from mudroom.core.system.closing import ClosedOnError
 from mudroom.core.tree.path import show
 from mudroom.ext.effects.mail import Mail
 from mudroom.ext.effects.publish import NO_FILES, Publish, crate_rows, download_url, index_of, published
@@ -196,11 +197,8 @@ class _Server:
 
     def _wrapped(self, channel: socket.socket, protocols: tuple[str, ...]) -> socket.socket:
         """Return TLS over a connection. Raise OSError."""
-        try:
+        with ClosedOnError(channel):
             return client_context(self._access.roots, protocols).wrap_socket(channel, server_hostname=self._push.host)
-        except BaseException:
-            channel.close()
-            raise
 
     def _channel(self, method: str, path: str) -> socket.socket:
         """Raise OSError."""

@@ -12,6 +12,7 @@ import asyncio
 import ssl
 from contextlib import suppress
 
+from mudroom.core.system.closing import ClosedOnError
 from mudroom.net.gate.peer import Peer
 from mudroom.net.gate.transport import SocketTransport
 from mudroom.typing import Any, cast
@@ -29,12 +30,9 @@ async def start_tls(raw: Peer, context: ssl.SSLContext, *, server_side: bool, na
     Raise ssl.SSLError, ConnectionError or TimeoutError; the connection is then closed, after an alert with the reason.
     """
     tls = _Tls(raw, context, server_side, name)
-    try:
+    with ClosedOnError(tls):
         async with asyncio.timeout(HANDSHAKE):
             await tls.start()
-    except BaseException:
-        tls.close()
-        raise
     return tls.peer
 
 

@@ -37,7 +37,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 
 from mudroom.core.confinement.plan import TemplatePlan
-from mudroom.core.system.closing import Descriptor
+from mudroom.core.system.closing import ClosedOnError, Descriptor
 from mudroom.errors import MudroomError
 from mudroom.ext.keeper.caller import CallerSurroundings, Elsewhere, identity, take_over
 from mudroom.ext.keeper.code import Code
@@ -79,11 +79,8 @@ class PreparedTemplate:
         self._poller = select.poll()
         self._poller.register(self.mounts, select.POLLPRI)
         self._files = self._identify()  # before they are mounted
-        try:
+        with ClosedOnError(self.mounts):
             self._connection, self._report = request(launcher, plan)
-        except BaseException:
-            os.close(self.mounts)
-            raise
 
     def taken(self, plan: TemplatePlan) -> Connection | None:
         """Return the template for a command with this plan, or None if it does not fit. Call it once."""

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Sequence
 
 from mudroom.core.network.address import show_address
+from mudroom.core.system.closing import ClosedOnError
 from mudroom.net.gate.event_loop import WRITABLE, sockets
 from mudroom.net.gate.peer import Peer
 from mudroom.net.gate.transport import SocketTransport
@@ -52,7 +53,7 @@ def adopt(connection: socket.socket) -> Peer:
 async def _connect(packed: bytes, address: tuple[str, int], patience: float) -> Peer:
     family = socket.AF_INET if len(packed) == 4 else socket.AF_INET6
     channel = socket.socket(family, socket.SOCK_STREAM | _SOCK_NONBLOCK)
-    try:
+    with ClosedOnError(channel):
         if not _SOCK_NONBLOCK:
             channel.setblocking(False)
         error = channel.connect_ex(address)
@@ -67,9 +68,6 @@ async def _connect(packed: bytes, address: tuple[str, int], patience: float) -> 
         # a tunnel may be idle; keepalive detects a dead peer
         channel.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         return adopt(channel)
-    except BaseException:
-        channel.close()
-        raise
 
 
 def error_text(error: int) -> str:

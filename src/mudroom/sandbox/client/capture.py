@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Collection
 from contextlib import suppress
 
-from mudroom.core.system.closing import Closing
+from mudroom.core.system.closing import ClosedOnError, Closing
 from mudroom.errors import MudroomError
 from mudroom.sandbox.client.connection import wait_readable, wait_ready
 from mudroom.typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -86,11 +86,8 @@ class CapturedOutput(Closing):
         self._own, self._nulls = own, list[int]()
         self.streams: list[CapturedStream] = []
         self.relays: list[StreamRelay] = []
-        try:
+        with ClosedOnError(self):
             self.descriptors = self._input(stdin), *self._outputs(stdout, stderr, limit, heard)
-        except BaseException:
-            self.close()
-            raise
 
     def close(self) -> None:
         for stream in self.all:

@@ -14,7 +14,7 @@ from contextlib import suppress
 
 from mudroom.core.confinement.plan import Plan
 from mudroom.core.system import rights
-from mudroom.core.system.closing import Descriptor
+from mudroom.core.system.closing import ClosedOnError, Descriptor
 from mudroom.errors import MudroomError, UsageError
 from mudroom.sandbox.client.connection import Connection, wait_readable, with_report
 from mudroom.sandbox.client.failure import failure_of, no_directory
@@ -140,17 +140,10 @@ def hold(client: Client, plan: Plan, options: RunOptions = NO_OPTIONS) -> HeldSa
     """Perform a plan without a command. Block until that is done; raise StepFailed if it fails."""
     with Descriptor(os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)) as null:
         running = client.run(plan, Invocation((b"",), {}, (null, null, null)), options._replace(held=True))
-    try:
+    with ClosedOnError(running):
         door = running.door()
-    except BaseException:
-        running.close()
-        raise
-    try:
+    with ClosedOnError(running), ClosedOnError(door):
         refresher = _received_refresher(door)
-    except BaseException:
-        door.close()
-        running.close()
-        raise
     return HeldSandbox(running, Connection(door), client.traits.peer, refresher)
 
 

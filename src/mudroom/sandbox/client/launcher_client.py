@@ -24,7 +24,7 @@ from contextlib import closing, suppress
 
 from mudroom.core.confinement.plan import Plan, StandingPlan, Step, TemplatePlan, of_each, template_plan
 from mudroom.core.system import rights
-from mudroom.core.system.closing import Descriptor
+from mudroom.core.system.closing import ClosedOnError, Descriptor
 from mudroom.core.system.launcher import LAUNCHER, PROTOCOL
 from mudroom.core.tree.path import show
 from mudroom.errors import LauncherDied, MudroomError, Unsupported
@@ -157,11 +157,8 @@ class LaunchedCommand:
         channel = self._sockets.pop("channel", None)
         if channel is None:
             return None
-        try:
+        with ClosedOnError(channel):
             _data, descriptors, _is_cut = rights.receive(channel, 1, 1)
-        except BaseException:
-            channel.close()
-            raise
         if not descriptors:
             channel.close()
             return None
@@ -289,13 +286,10 @@ def _sealed(content: bytes) -> int:
         if error.errno != errno.EINVAL:
             raise
         descriptor, seals = os.memfd_create("mudroom-launcher", flags), _SEALS
-    try:
+    with ClosedOnError(descriptor):
         if os.write(descriptor, content) != len(content):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         fcntl.fcntl(descriptor, _F_ADD_SEALS, seals)
-    except BaseException:
-        os.close(descriptor)
-        raise
     return descriptor
 
 

@@ -15,6 +15,7 @@ from mudroom.core.confinement.plan import (
     of_each,
     standing_plan,
 )
+from mudroom.core.system.closing import ClosedOnError
 from mudroom.errors import LauncherDied, MudroomError
 from mudroom.sandbox.client.connection import AGAIN, Connection, with_report
 from mudroom.sandbox.client.failure import failure_of
@@ -74,12 +75,8 @@ def prepare(
 ) -> tuple[Connection, int]:
     """Return ``request``'s result, once the template is prepared. Raise StepFailed if a step fails."""
     connection, report = request(launcher, plan, mounts, door)
-    try:
+    with ClosedOnError(connection), ClosedOnError(report):
         require_prepared(report, plan)
-    except BaseException:
-        os.close(report)
-        connection.close()
-        raise
     return connection, report
 
 

@@ -11,6 +11,7 @@ import itertools
 import os
 from _thread import RLock  # threading.RLock, without the rest of that module on the fast path
 
+from mudroom.core.system.closing import ClosedOnError
 from mudroom.core.system.write_all import write_all
 from mudroom.stage import disk
 from mudroom.typing import BinaryIO
@@ -97,12 +98,9 @@ class Contents:
         if content.data is None:
             return disk.open_path(content.path, _READ)
         descriptor = os.memfd_create("mudroom") if hasattr(os, "memfd_create") else self._nameless()
-        try:
+        with ClosedOnError(descriptor):
             write_all(descriptor, content.data)
             os.lseek(descriptor, 0, os.SEEK_SET)
-        except BaseException:
-            os.close(descriptor)
-            raise
         return descriptor
 
     def release(self, content: BufferedContent) -> None:

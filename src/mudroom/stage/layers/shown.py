@@ -139,16 +139,13 @@ def take(layer: bytes, paths: Collection[bytes], former: bytes, lower: Source) -
         return frozenset()
     root = open_layer(layer + TREE)
     into = open_layer(_place(layer, former, moved, lower) + TREE)
-    try:
+    with Descriptor(root), Descriptor(into):
         writer = LayerWriter(into, _Above(root, lower, below))
         try:
             for path, seen in moved.items():
                 _move(root, writer, path, seen)
         finally:
             writer.finish()
-    finally:
-        os.close(into)
-        os.close(root)
     return frozenset(moved)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from mudroom.core.system.closing import Closing
+from mudroom.core.system.closing import ClosedOnError, Closing
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.path import name as last
 from mudroom.core.tree.path import parent
@@ -36,12 +36,9 @@ class Union:
         self._base = base
         self._roots: list[int] = []
         self._levels: dict[bytes, _Levels] = {}
-        try:
+        with ClosedOnError(self):
             for path in layers:
                 self._roots.append(open_layer(path))
-        except BaseException:
-            self.close()
-            raise
 
     def __enter__(self) -> Union:
         return self

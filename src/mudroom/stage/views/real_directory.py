@@ -14,7 +14,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from mudroom.core.system.closing import Descriptor
+from mudroom.core.system.closing import ClosedOnError, Descriptor
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.path import name as last
 from mudroom.core.tree.path import parent, relpath
@@ -71,12 +71,9 @@ class PlainTree:
     def create(self, path: bytes, mode: int | None = None, *, exclusive: bool = False) -> Draft:
         path = relpath(path)
         above = self._open_above(path)
-        try:
+        with ClosedOnError(above):
             check_file(look(above, last(path)), path, exclusive)
             beside = _ReplacementFile(above, path, mode, exclusive)
-        except BaseException:
-            os.close(above)
-            raise
         return Draft(beside.stream, beside.commit, beside.abandon)
 
     def mkdir(self, path: bytes, mode: int = 0o755) -> None:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from mudroom.core.merge.merge import Conflict
 from mudroom.core.merge.operations import Op
+from mudroom.core.system.closing import ClosedOnError
 from mudroom.core.tree.change import Remark
 from mudroom.core.tree.entry import HELD, Entry, is_untouched, same_stamp
 from mudroom.stage import disk
@@ -96,11 +97,8 @@ class Executor:
         state: str = "",
     ) -> None:
         self._slots, self._words, self._is_redo = slots, SINCE.get(state, {}), state == "redoing"
-        try:
+        with ClosedOnError(slots):
             self._root = open_root(project)
-        except BaseException:
-            os.close(slots)
-            raise
         self._device = disk.fstat(self._root).st_dev
         self._trees, self._again, self._has_kept = trees, again, has_kept
         self._touched: set[bytes] = set()

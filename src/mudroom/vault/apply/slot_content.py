@@ -137,14 +137,8 @@ def return_slots(record: ApplyRecord) -> None:
         remove_empty_slots(record)
         return
     os.makedirs(record.contents[0], 0o700, exist_ok=True)  # lost meanwhile: keep the files in the slots
-    slots = open_slots(record)
-    try:
-        content = open_layer(record.contents[0])
-    except BaseException:
-        os.close(slots)
-        raise
     moved = False
-    try:
+    with Descriptor(open_slots(record)) as slots, Descriptor(open_layer(record.contents[0])) as content:
         for op in record.ops:
             if not op.slot or op.new is None:
                 continue
@@ -162,9 +156,6 @@ def return_slots(record: ApplyRecord) -> None:
                 moved = True
         if moved:
             disk.sync_filesystem(slots)  # before the plan goes, which lists the content of the slots
-    finally:
-        os.close(content)
-        os.close(slots)
     remove_empty_slots(record)
 
 

@@ -26,7 +26,7 @@ from mudroom.core.merge.made_undo import STAYS, repositories_in, undo_of_reposit
 from mudroom.core.merge.merge import Conflict
 from mudroom.core.merge.operations import Landing, Op, expand, inverse
 from mudroom.core.network.push import PushRow
-from mudroom.core.system.closing import Descriptor
+from mudroom.core.system.closing import ClosedOnError, Descriptor
 from mudroom.core.tree.change import Remark
 from mudroom.core.tree.entry import HELD, Entry
 from mudroom.core.tree.path import is_below, parent, show
@@ -79,11 +79,8 @@ def reverse(record: ApplyRecord, place: bytes, state: str) -> Reversal:
     """
     record, staying = _with_repositories(record)
     slots = open_slots(record)
-    try:
+    with ClosedOnError(slots):
         root = open_root(record.project)
-    except BaseException:
-        os.close(slots)
-        raise
     reader = LastDirectory(root)
     recognition = Recognition(load_imprint(place, state), reader, moved_files.read(os.path.dirname(place)))
     trees = dict(record.trees)

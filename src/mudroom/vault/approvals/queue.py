@@ -34,7 +34,7 @@ from mudroom.core.approval_queue import (
     storable_text,
 )
 from mudroom.core.clock import SECOND, Moment, horizon
-from mudroom.core.system.closing import Closing
+from mudroom.core.system.closing import ClosedOnError, Closing
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError, UsageError
 from mudroom.stage.disk import user as current_user
@@ -123,11 +123,8 @@ class Queue:
         for row in same:
             decision = row.decision
             if decision is not None and is_repeated(decision, moment):
-                try:
+                with ClosedOnError(ticket):
                     self.end(ticket.asked.name, decision.state, f"answered for an hour: {row.name}", decision.by)
-                except BaseException:
-                    ticket.close()
-                    raise
                 return
 
     def _superseded(self, rows: list[QueueRow], question: CommandQuestion | HostQuestion) -> str:

@@ -121,9 +121,7 @@ class ForkCache:
         is_new = not os.path.lexists(self._place + b"/plain")
         with Descriptor(safe_open.make_directory(self._place + b"/plain")) as plain:
             if is_new and self._use.owner is None:
-                from mudroom.vault.caches.seed import copy_pools
-
-                copy_pools(lowers, plain, seed)
+                _copy_pools(lowers, plain, seed)
             for name in NAMES:
                 try:
                     disk.mkdir(plain, name, 0o700)
@@ -185,3 +183,16 @@ def _open_up(directory: int) -> None:
         if stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_IRWXU != stat.S_IRWXU:
             with Descriptor(disk.open_at(directory, name, O_PATH | disk.O_NOFOLLOW | disk.O_CLOEXEC)) as opened:
                 disk.set_mode_by(handle(opened), 0o700)
+
+
+def _copy_pools(pools: tuple[bytes, ...], target: int, limit: int) -> None:
+    """Copy the pools' entries, topmost first, into an empty directory; copy nothing if they exceed ``limit`` bytes.
+    Uses reflinks where the file system has them."""
+    from mudroom.stage.copy import clone, listed
+    from mudroom.stage.layers.union import staged_source
+
+    places = [place.rpartition(b"/") for place in pools]
+    if sum(SharedCache(above, name).size for above, _slash, name in places) > limit:
+        return
+    with closing(staged_source(pools)) as source:
+        clone(source, target, listed(source))

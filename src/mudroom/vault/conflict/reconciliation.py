@@ -318,11 +318,8 @@ class Reconciler(Closing):
         """Keep a copy of a file, whatever its size, as ``keep`` does."""
         name = self._new_name(path)
         opened, root = source.open(at), open_root(self._merged)
-        try:
+        with Descriptor(root), Descriptor(opened):
             copy_open_file(opened, root, name, entry)
-        finally:
-            os.close(opened)
-            os.close(root)
         return self._written(name)
 
     def _copy_xattrs(self, path: bytes, target: int) -> None:

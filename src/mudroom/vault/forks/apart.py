@@ -25,6 +25,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 
+from mudroom.core.system.closing import Descriptor
 from mudroom.errors import FULL, SandboxAlive
 from mudroom.stage import disk
 from mudroom.stage.beneath import open_root
@@ -108,13 +109,10 @@ def _replace_open_files(fork: Fork) -> bool:
     if record is None:
         return False
     root, place = open_root(fork.contents[0]), open_root(fork.copy_place)
-    try:
+    with Descriptor(place), Descriptor(root):
         for change in record.changeset.changes:
             if change.staged is not None and change.staged.kind == "file":
                 replaced |= _replace_if_open(root, place, change.path)
-    finally:
-        os.close(root)
-        os.close(place)
     return replaced
 
 

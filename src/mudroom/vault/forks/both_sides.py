@@ -10,6 +10,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
+from mudroom.core.system.closing import ClosedOnError
 from mudroom.core.tree.change import Change
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.review_tags import LARGE
@@ -71,11 +72,8 @@ class SideReader(BothSides):
     def __init__(self, vault: Vault, fork: str, view: RecordView) -> None:
         self._view, self._changes = view, view.by_path
         self._opened = OpenFork(vault, vault.fork(fork))
-        try:
+        with ClosedOnError(self._opened):
             self._places, self._ground = self._opened.recorded(), self._opened.ground(view.changeset)
-        except BaseException:
-            self._opened.close()
-            raise
 
     def __enter__(self) -> SideReader:
         return self

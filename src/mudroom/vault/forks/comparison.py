@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping
 
-from mudroom.core.system.closing import Closing
+from mudroom.core.system.closing import ClosedOnError, Closing
 from mudroom.core.text.linediff import count_lines, is_binary, split_lines
 from mudroom.core.tree.change import Change, Changeset, Verb
 from mudroom.core.tree.entry import Entry
@@ -79,11 +79,8 @@ class Comparison(Closing):
         fork = next((_fork_name(state) for state in (new, old) if state not in ("base", "now")), None)
         if fork is None:
             raise UsageError(f"{old} and {new} can only be compared through a fork", "name one: mudroom diff FORK now")
-        try:
+        with ClosedOnError(self):
             self._sides = (self._side(old, fork), self._side(new, fork))
-        except BaseException:
-            self.close()
-            raise
 
     def close(self) -> None:
         for source in self._closers:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from mudroom.core.confinement.fallback import Mode
-from mudroom.core.system.closing import Descriptor
+from mudroom.core.system.closing import ClosedOnError, Descriptor
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.path import is_below
 from mudroom.stage import disk
@@ -227,11 +227,8 @@ class Editor:
         self._without_original: set[bytes] = set()
         """Those of these paths that the fork had changed before. An apply forgets their originals."""
         self._spill = SpillPlace(fork.path)
-        try:
+        with ClosedOnError(self._spill):
             self._open()
-        except BaseException:
-            self._spill.close()
-            raise
         self._place = open_root(fork.path)  # an open descriptor keeps its inode from being reused
         info = os.fstat(self._place)
         self._identity = (info.st_ino, info.st_dev)
@@ -245,16 +242,10 @@ class Editor:
 
     def _open(self) -> None:
         pinned = _Pins(self._files)  # before the fork is read, so that a later version is noticed
-        try:
+        with ClosedOnError(pinned):
             opened = OpenFork(self._vault, self._fork)
-            try:
+            with ClosedOnError(opened):
                 ground = opened.ground()
-            except BaseException:
-                opened.close()
-                raise
-        except BaseException:
-            pinned.close()
-            raise
         self._pinned.close()
         self._pinned, self._opened, self._ground = pinned, opened, ground
         self._changed = {change.path for change in self._ground.before.changes}

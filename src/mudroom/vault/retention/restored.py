@@ -288,14 +288,11 @@ def _with_slots_near(place: ApplyDirectory, record: ApplyRecord) -> ApplyRecord:
     moved = record._replace(slots=near)
     make_slots(moved)
     source, target = open_slots(record), open_slots(moved)
-    try:
+    with Descriptor(target), Descriptor(source):
         for name in disk.names(target):
             if name.isdigit():
                 discard((target, name))  # of an earlier attempt
         items = listed(DirectorySource(source))
         clone(DirectorySource(source), target, items)
         disk.sync_filesystem(target)
-    finally:
-        os.close(source)
-        os.close(target)
     return moved

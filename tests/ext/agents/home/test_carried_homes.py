@@ -8,7 +8,7 @@ import os
 import pytest
 
 from conftest import Place
-from mudroom.ext.agents.home import carried_home
+from mudroom.ext.agents.home import staged_home
 from mudroom.session import Session
 from test_logins import log_in, opened
 
@@ -78,7 +78,7 @@ def test_a_login_that_could_not_be_kept_stays_where_it_is(place: Place) -> None:
 def test_a_store_that_is_too_large_is_left_out_and_that_is_said(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     session = opened(place)
     sh(session, "a", "echo 12345 >~/.codex/x")
-    monkeypatch.setattr(carried_home, "MOST_CARRIED", 3)
+    monkeypatch.setattr(staged_home, "MOST_CARRIED", 3)
     session.forks.new("b", parent="a")
     assert list(session.forks.remarks) == ["codex's store in a is larger than 0 MiB: the new fork has none"]
 
@@ -93,7 +93,7 @@ def test_a_fork_whose_conversation_cannot_be_copied_is_not_made(place: Place, mo
     def fails(*_words: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(carried_home, "_copy", fails)
+    monkeypatch.setattr(staged_home, "_copy", fails)
     for at in ("point", None):
         with pytest.raises(OSError, match="No space left"):
             session.forks.new("b", parent="a", at=at)

@@ -268,13 +268,10 @@ class ForkTerminals:
         null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         read, write = os.pipe()
         with Descriptor(read):
-            try:
+            with Descriptor(null), Descriptor(write):
                 background = self._session.start(
                     terminal.words, fork=self._fork, cwd=cwd, stdio=Pipes(null, write, write), actor=self._actor
                 )
-            finally:
-                os.close(write)
-                os.close(null)
             if background.refused is not None:
                 verdict = background.refused.verdict
                 instead = f" ({verdict.instead})" if verdict.instead else ""

@@ -274,7 +274,7 @@ class AgentHome:
         if not inside and not removed:
             return
         root, source = safe_open.open_directory(self._at(number)), safe_open.open_directory(self._source(place) or b"/")
-        try:
+        with Descriptor(source), Descriptor(root):
             for path, file in inside.items():
                 below = path[len(place.path) + 1 :]
                 try:
@@ -284,9 +284,6 @@ class AgentHome:
                     del fresh[path]
             for path in removed:
                 remove(root, path[len(place.path) + 1 :])
-        finally:
-            os.close(root)
-            os.close(source)
 
 
 def homes_of(fork: Fork, home: bytes) -> list[AgentHome]:

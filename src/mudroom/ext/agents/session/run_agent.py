@@ -27,7 +27,6 @@ from mudroom.errors import UsageError
 from mudroom.ext.agents.core.fork_consent import ConsentSide, shown_by
 from mudroom.ext.agents.links.fork_grants import side_of
 from mudroom.ext.agents.session.artifact import Artifacts, collect, next_place, require_empty
-from mudroom.session.actor import Actor
 from mudroom.session.order import CAPTURED, Stdio
 from mudroom.session.session import Session
 from mudroom.stage import disk
@@ -136,17 +135,16 @@ def run_agent(
     stdio: Stdio = CAPTURED,
     timeout: float | None = None,
     artifacts: bytes | None = None,
-    actor: Actor | None = None,
 ) -> AgentResult:
     """Run an agent's command in its workspace, and collect its artefacts.
 
-    The actor's card is used; ``actor`` None: the session's. ``artifacts``: a new or empty directory for the artefacts;
+    The session's card is used. ``artifacts``: a new or empty directory for the artefacts;
     None: in the vault, with the fork. Before making anything, raise Refused if the policy does not let the agent run,
     Unsupported if the machine cannot; otherwise as ``Session.run``.
     """
     if not argv:
         raise UsageError("no command was given", "mudroom agent run CARD -- COMMAND")
-    grant = session.machine.granted(actor or session.actor)
+    grant = session.machine.granted(session.actor)
     if artifacts is not None:
         require_outside(session, artifacts)
         require_empty(artifacts, show(artifacts))
@@ -159,12 +157,12 @@ def run_agent(
             "credentials": list(grant.credentials),
         }
         _journal(session, name, {"state": "started", **details})
-        fork_notes = _missing(session, place.fork, card, actor)
+        fork_notes = missing_consents(place.fork, session.actor.settings, card)
         outcome: dict[str, Any] = {"error": "mudroom was interrupted"}
         if card.endpoint is not None and grant.level is not None:
             register(place.fork, AgentEndpoint(card.agent, grant.level, *card.endpoint, *_told(card)))
         try:
-            result = session.run(argv, fork=name, cwd=cwd, stdio=stdio, timeout=timeout, actor=actor)
+            result = session.run(argv, fork=name, cwd=cwd, stdio=stdio, timeout=timeout)
             outcome = {"exit_code": result.exit_code, "timed_out": result.timed_out, "ran": result.ran}
             kept = _collected(session, place.fork, card, result, artifacts) if result.ran else Artifacts()
             outcome |= {"artifacts": len(kept.files), "left": len(kept.left)}
@@ -179,15 +177,6 @@ def run_agent(
             _journal(session, name, {"state": "ended", **details, **outcome})
     notes = (place.note, *fork_notes)
     return AgentResult(result, kept, tuple(filter(None, notes)))
-
-
-def _missing(session: Session, fork: Fork, card: AgentCard, actor: Actor | None) -> list[str]:
-    """Return notes about ``needsForks`` ports that neither the policy nor the user has granted to this fork."""
-    if not card.needs.forks:
-        return []
-
-    settings = (actor or session.actor).settings
-    return missing_consents(fork, settings, card)
 
 
 def _told(card: AgentCard) -> tuple[str, str, str]:
@@ -222,6 +211,8 @@ def _collected(session: Session, fork: Fork, card: AgentCard, result: Result, ar
 def missing_consents(fork: Fork, settings: Settings, card: AgentCard) -> list[str]:
     """Return a note, with the command that helps, for each port that is not granted. Another fork's port needs that
     fork's consent as well, which is not checked here: the fork may not exist yet."""
+    if not card.needs.forks:
+        return []
     side = side_of(fork)
     notes = []
     for kind, text in card.needs.forks:

@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 from mudroom.core.confinement.plan import TemplatePlan
+from mudroom.core.system.closing import ClosedOnError
 from mudroom.errors import MudroomError
 from mudroom.ext.containers.core.container import Container, ContainerMount, Engine, events_argv, remove_argv, run_argv
 from mudroom.ext.containers.engine.engine import ask
@@ -216,7 +217,7 @@ def start(engine: Engine, container: Container, state: bytes, environ: Mapping[b
     """Start a container; ``container`` describes all but its first process. ``state`` is the directory for runtimes and
     doors. Raise MudroomError if that fails; the container is then removed."""
     runtime, held = _held_runtime(state + b"/runtime")
-    try:
+    with ClosedOnError(held):
         place = state + b"/doors/" + container.name.encode()
         os.makedirs(state + b"/doors", mode=0o700, exist_ok=True)
         descriptor = make_held(place, 0o755)
@@ -233,9 +234,6 @@ def start(engine: Engine, container: Container, state: bytes, environ: Mapping[b
         finally:
             listener.close()
             _remove(place, descriptor)
-    except BaseException:
-        os.close(held)
-        raise
 
 
 def _held_runtime(directory: bytes) -> tuple[bytes, int]:

@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 
-from mudroom.core.system.closing import Descriptor
+from mudroom.core.system.closing import ClosedOnError, Descriptor
 from mudroom.errors import MudroomError
 from mudroom.ext.containers.core.container import LABEL, Engine, list_argv, remove_argv
 from mudroom.ext.containers.engine.engine import ask
@@ -97,11 +97,8 @@ def make_held(place: bytes, mode: int) -> int:
 def hold(place: bytes) -> int:
     """Hold a directory, together with other holders. Raise OSError if it is gone."""
     descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
+    with ClosedOnError(descriptor):
         fcntl.flock(descriptor, fcntl.LOCK_SH)
-    except BaseException:
-        os.close(descriptor)
-        raise
     return descriptor
 
 

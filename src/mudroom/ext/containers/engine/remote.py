@@ -21,6 +21,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from mudroom.core.confinement.plan import Plan
+from mudroom.core.system.closing import ClosedOnError, Descriptor
 from mudroom.errors import MudroomError, Unsupported, UsageError
 from mudroom.ext.containers.core.container import (
     Container,
@@ -159,11 +160,8 @@ def start_remote(
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0, start_new_session=True,
     )  # fmt: skip
     box = RemoteBox(engine, complete, first, local, environ, variables)
-    try:
+    with ClosedOnError(box):
         _wait_until_up(first, bool(gate))
-    except BaseException:
-        box.close()
-        raise
     if gate:
         assert first.stdin is not None and first.stdout is not None
         ends = os.dup(first.stdout.fileno()), os.dup(first.stdin.fileno())
@@ -185,11 +183,8 @@ def _remove_stale(place: bytes) -> None:
 
 
 def _relay(read: int, write: int, port: int) -> None:
-    try:
+    with Descriptor(write), Descriptor(read):
         multiplex.Mux(read, write, port=port).run()
-    finally:
-        os.close(read)
-        os.close(write)
 
 
 def _read_until(descriptor: int, end: float) -> bytes:

@@ -21,6 +21,7 @@ from mudroom.core.network.flow import flow_to_json
 from mudroom.core.network.fork_host import label_of
 from mudroom.core.network.fork_rule import ForkIdentity
 from mudroom.core.settings import Settings
+from mudroom.core.system.closing import ClosedOnError
 from mudroom.core.text.redaction import redact_argv
 from mudroom.errors import UsageError
 from mudroom.ext.fleet.base.manifest import base_id
@@ -254,7 +255,7 @@ def begin(session: Session, request: RunRequest, workers: Sequence[FleetWorker],
     if not 0 < len(request.errands) <= MOST:
         raise UsageError(f"{len(request.errands):,} errands", f"a run has 1 to {MOST:,} of them")
     log = _owned(session)
-    try:
+    with ClosedOnError(log):
         log.prune(time.time_ns() - int(session.actor.settings.keep_age * 10**9))
         run = log.next_run()
         command = tuple(redact_argv(request.command or request.errands[0].argv, session.vault.secrets()))
@@ -286,9 +287,6 @@ def begin(session: Session, request: RunRequest, workers: Sequence[FleetWorker],
             errands.append(ErrandRow(identity, run, number, label, message))
         log.begin_run(row, errands)
         return FleetRun(session, log, row, workers, front_end)
-    except BaseException:
-        log.close()
-        raise
 
 
 def resume(
@@ -301,24 +299,18 @@ def resume(
     """Resume a run that was cut off, or whose lost errands may be there after all. ``wanted``: attempts that are to be
     fetched whatever the run says. Raise UsageError if this name is unknown."""
     log = _owned(session)
-    try:
+    with ClosedOnError(log):
         row = next((row for row in log.runs() if row.run == name), None)
         if row is None:
             raise UsageError(f"there is no run {name} in this project", "mudroom fleet runs lists them")
         chosen = [workers[node] for node in row.workers if node in workers]
         return FleetRun(session, log, row, chosen, front_end, wanted)
-    except BaseException:
-        log.close()
-        raise
 
 
 def _owned(session: Session) -> ErrandLog:
     log = ErrandLog(session.vault.path)
-    try:
+    with ClosedOnError(log):
         log.acquire(f"mudroom fleet (process {os.getpid()}, since {time.strftime('%H:%M:%S')})")
-    except BaseException:
-        log.close()
-        raise
     return log
 
 
