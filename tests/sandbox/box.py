@@ -193,18 +193,23 @@ class Conversation:
 def children(pid: int) -> list[int]:
     try:
         return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    except FileNotFoundError:
-        return []
+    except (FileNotFoundError, ProcessLookupError):
+        return []  # it has ended
+
+
+def tree(root: int) -> list[int]:
+    """Return a process and all below it, parents first."""
+    found = [root]
+    for pid in found:
+        found += children(pid)
+    return found
 
 
 def kill_with_descendants(pid: int) -> None:
     """Kill a launcher or template, and wait until all that it has cloned has ended: it ends with it, and until then may
     hold its sockets."""
-    tree = [pid]
-    for one in tree:
-        tree += children(one)
     ends = []
-    for one in tree:
+    for one in tree(pid):
         with suppress(ProcessLookupError):
             ends.append(os.pidfd_open(one))
     os.kill(pid, signal.SIGKILL)

@@ -226,7 +226,3 @@ while any(name.startswith('.mudroom-rename') for name in os.listdir('.')): os.sc
 print(sorted(os.listdir('.')), len(os.listdir('old')))
 """
     assert box.run(python(code))[1] == "['old'] 2002\n"
-
-
-def test_a_refused_rename_is_a_denial() -> None:
-    assert denials([b"rename src"]) == (Denial("rename", b"src", NO_RENAME),)

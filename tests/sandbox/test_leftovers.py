@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
+from box import tree
 from clocks import give_way
 from conftest import Place, paths_below
 from mudroom.core.confinement.limit import Limits
@@ -53,20 +54,7 @@ def kept(place: Place) -> Kept:
     groups = frozenset(groups_of(place))
     mounts = Path("/proc/self/mountinfo").read_text().count(str(place.root))
     files = frozenset(str(path) for path in paths_below(place.state))
-    return Kept(descendants(os.getpid()), mounts, len(os.listdir("/proc/self/fd")), groups, files)
-
-
-def descendants(pid: int) -> frozenset[int]:
-    found: set[int] = set()
-    pending = [pid]
-    while pending:
-        try:
-            children = Path(f"/proc/{pending[-1]}/task/{pending.pop()}/children").read_text().split()
-        except FileNotFoundError:
-            continue  # it has just ended
-        found |= {int(child) for child in children}
-        pending += [int(child) for child in children]
-    return frozenset(found)
+    return Kept(frozenset(tree(os.getpid())[1:]), mounts, len(os.listdir("/proc/self/fd")), groups, files)
 
 
 def one(session: Session, number: int) -> None:

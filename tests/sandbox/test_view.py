@@ -117,18 +117,6 @@ def test_the_command_gains_nothing_from_it(fresh: Box, kind: str) -> None:
     assert heard[0][:4] == ["0", "1", "2", "3"], "what it was given, and the directory that ls reads"
 
 
-def test_a_view_has_to_be_asked_for_and_is_taken_once(fresh: Box) -> None:
-    talk = Conversation(fresh, "overlay", "read go", view=True)
-    os.close(talk.running.view())
-    with pytest.raises(MudroomError, match="has been taken"):
-        talk.running.view()
-    talk.end()
-    talk = Conversation(fresh, "overlay", "read go")
-    with pytest.raises(MudroomError, match="not requested"):
-        talk.running.view()
-    talk.end()
-
-
 @pytest.mark.parametrize("kind", ["overlay", "overlay prepared"])
 def test_a_sandbox_that_fails_has_no_view(fresh: Box, kind: str) -> None:
     plan = fresh.prepared(kind)

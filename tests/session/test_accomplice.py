@@ -20,8 +20,8 @@ from pathlib import Path
 
 import pytest
 
+from background_command import heard
 from box import if_namespaces
-from clocks import give_way
 from conftest import Place
 from mudroom.core.clock import CommandStart
 from mudroom.core.settings import Settings
@@ -43,9 +43,7 @@ Use = Callable[[], None]
 def sandboxed(session: Session, fork: str = "f") -> tuple[Background, Path]:
     """Start a command that has made files and waits. Return the project as the command sees it."""
     background = session.start([b"sh", b"-c", (MADE + WAITING).encode()], fork=fork)
-    while b"up" not in background.output()[0]:
-        assert background.poll() is None, background.output()
-        give_way()
+    heard(background, b"up")
     project = os.fsdecode(session.vault.project)
     for name in os.listdir("/proc"):
         seen = Path(f"/proc/{name}/root{project}")
@@ -367,9 +365,7 @@ def test_a_secret_that_was_shown_and_left_its_layer_is_not_its(place: Place, hel
     place.write(".env", "before\n")
     session = place.session(Settings(secrets_show=(b".env",)))
     background = session.start([b"sh", b"-c", f"echo reviewed > .env; {WAITING}".encode()], fork="f")
-    while b"up" not in background.output()[0]:
-        assert background.poll() is None, background.output()
-        give_way()
+    heard(background, b"up")
     project = os.fsdecode(session.vault.project)
     seen = [Path(f"/proc/{name}/root{project}/.env") for name in os.listdir("/proc") if name.isdigit()]
     page = mapped(next(path for path in seen if _is_reviewed(path)), held)

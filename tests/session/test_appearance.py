@@ -426,11 +426,7 @@ def test_the_vault_belongs_to_both_paths(machines: Machines) -> None:
 
 
 def test_its_own_path_is_no_other_path(machines: Machines) -> None:
-    with (
-        machines.worker_at_home()
-        if False
-        else machines.home.session(appears_at=os.fsencode(machines.home.project)) as session
-    ):
+    with machines.home.session(appears_at=os.fsencode(machines.home.project)) as session:
         assert not session.vault.is_elsewhere
         assert session.vault.path == vault_path(os.fsencode(machines.home.state), session.project)
 

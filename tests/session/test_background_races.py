@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from clocks import give_way
+from background_command import heard
 from conftest import Place, act_as
 from mudroom.core.approval.approval import CommandAnswer, CommandQuestion
 from mudroom.core.background import BackgroundStart
@@ -224,9 +224,7 @@ def test_who_waits_for_its_end_finds_what_it_has_changed(
     session = holding if own else place.session()
     idle(holding)
     one = session.start([b"sh", b"-c", b"echo x > made; echo up; sleep 1000"], fork="f")
-    while b"up" not in one.output()[0]:
-        assert one.poll() is None
-        give_way()
+    heard(one, b"up")
     tended = holding.forks.users.shared("f")
     assert tended is not None
     gather = tended._gather
@@ -295,9 +293,7 @@ def test_checkpoints_of_the_very_same_share_what_they_hold(place: Place, view: s
     place.write("e/f", "x\n")
     session = place.session(Settings(view=view, keep_applies=3), agent="coder")  # type: ignore[arg-type]
     server = session.start([b"sh", b"-c", CHANGED], fork="f")
-    while b"up" not in server.output()[0]:
-        assert server.poll() is None
-        give_way()
+    heard(server, b"up")
     before = len(session.vault.fork("f").state.checkpoints)
     for _time in range(3):
         session.run([b"rm", b"-f", b"nothing"], fork="f")

@@ -84,9 +84,10 @@ def test_a_link_out_of_the_project_is_not_followed(place: Place) -> None:
     (place.project / "out").symlink_to(outside)
     (place.project / "film").symlink_to(outside / "film")
     (place.project / ".gitignore").symlink_to(outside / "film")
-    _session, result = place.sh("readlink out film; cat film", SMALL)
+    _session, result = place.sh("readlink out film; echo x > out/new; cat film", SMALL)
     assert result.stdout == f"{outside}\n{outside}/film\n".encode()
     assert result.exit_code != 0  # what it leads to is not in the sandbox either
+    assert os.listdir(outside) == ["film"]
     assert not any(note.startswith("left out") for note in result.notes)
 
 

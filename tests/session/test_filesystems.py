@@ -141,16 +141,6 @@ def test_a_copy_view_is_at_the_projects_own_path_and_adds_up(place: Place) -> No
     assert sorted(os.listdir(place.project)) == ["b", "f"]
 
 
-def test_a_link_in_the_project_is_copied_as_a_link(place: Place) -> None:
-    (place.root / "outside").mkdir()
-    (place.root / "outside/secret").write_text("secret")
-    os.symlink(place.root / "outside", place.project / "out")
-    session = place.session(Settings(view="copy"))
-    result = session.run([b"sh", b"-c", b"readlink out; cat out/secret; echo x > out/new"])
-    assert b"secret" not in result.stdout.splitlines()[1:]
-    assert os.listdir(place.root / "outside") == ["secret"]
-
-
 @pytest.fixture
 def mounted(tmp_path: Path) -> Iterator[Path]:
     """A directory that tests mount on; unmounted at the end."""
@@ -432,24 +422,6 @@ def test_an_edit_in_the_second_of_an_apply_is_not_undone(tmp_path: Path, mounted
             _edit_with_stamp_kept(path, "two\n")
         assert {conflict.path for conflict in session.changes.undo().conflicts} >= {b"new", b"d/new"}
         assert [path.read_text() for path in names] == ["two\n", "two\n"]
-
-
-@root_only
-def test_something_mounted_inside_the_project(place: Place, client: Client) -> None:
-    place.write("f", "one\n")
-    inside = place.project / "volume"
-    inside.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", str(inside)], check=True)
-    try:
-        (inside / "data").write_text("data\n")
-        session, result = place.sh("echo two >> f; ls volume")
-        assert any("is mounted inside the project" in note for note in result.notes)
-        assert result.exit_code == 0
-        assert session.changes.apply(result.fork).conflicts == ()
-        assert (place.project / "f").read_text() == "one\ntwo\n"
-        assert (inside / "data").read_text() == "data\n"
-    finally:
-        subprocess.run(["umount", str(inside)], check=True)
 
 
 @root_only

@@ -9,13 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from background_command import heard
 from box import if_namespaces
-from clocks import give_way
 from conftest import Place
 from mudroom.core.confinement.cache_place import CACHES, CacheShare
 from mudroom.core.settings import Settings, ViewChoice
 from mudroom.session import Session
-from mudroom.session.background import Background
 
 pytestmark = [pytest.mark.both_users, if_namespaces]
 
@@ -79,12 +78,6 @@ def session(place: Place) -> Iterator[Session]:
     session.run([b"true"], fork="second")
     yield session
     session.close()
-
-
-def heard(background: Background, what: bytes) -> None:
-    while what not in background.output()[0]:
-        assert background.poll() is None, background.output()
-        give_way()
 
 
 def test_two_forks_of_a_session_meet_nowhere(session: Session) -> None:

@@ -234,10 +234,6 @@ def test_a_class_rule_that_is_written_counts_at_every_level(place: Place) -> Non
     assert "policy.yaml:4" in result.verdict.reason
 
 
-def test_the_user_s_own_commands_are_not_judged(place: Place) -> None:
-    assert place.session().run(KILL).verdict.classes == ()
-
-
 def test_loopback_is_its_own_unless_a_rule_opens_it(place: Place) -> None:
     drop = [b"psql", b"-h", b"localhost", b"-c", b"drop table x"]
     for host, is_asked in (("example.com", False), ("localhost:5432", True), ("127.0.0.1:5432", True)):

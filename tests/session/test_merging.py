@@ -64,15 +64,6 @@ def test_edits_of_the_same_line_are_a_conflict_and_the_rest_lands(place: Place) 
     assert conflicts(session.changes.apply(fork)) == conflicts(landed), "once more is the same"
 
 
-def test_the_same_edit_on_both_sides_is_none(place: Place) -> None:
-    file = place.write("f", TEXT)
-    session, fork = staged(place, "echo end >> f", lambda: file.write_text(TEXT + "end\n"))
-    landed = session.changes.apply(fork)
-    assert not landed.conflicts
-    assert landed.remaining == 0
-    assert file.read_text() == TEXT + "end\n"
-
-
 def test_a_file_only_touched_meanwhile_is_not_changed(place: Place) -> None:
     file = place.write("f", b"\0binary")
     session, fork = staged(place, "printf x > f", lambda: file.write_bytes(b"\0binary"))
@@ -442,27 +433,6 @@ def test_backups_beside_the_originals(place: Place) -> None:
     assert [remark.path for remark in landed.applied.remarks] == [b"d"]
     session.changes.undo()
     assert listing(place.project) == before
-
-
-def test_what_was_looked_at_is_what_is_applied(place: Place) -> None:
-    place.write("f", TEXT)
-    session, result = place.sh("echo one >> f")
-    assert len(session.changes.review(result.fork).changeset.changes) == 1
-    session.run([b"sh", b"-c", b"echo evil >> f"], fork=result.fork)
-    before = listing(place.project)
-    with pytest.raises(ForkMoved) as raised:
-        session.changes.apply(result.fork)
-    assert raised.value.exit_code == 4
-    assert listing(place.project) == before
-    seen = session.changes.review(result.fork).fingerprint
-    assert not session.changes.apply(result.fork, reviewed=seen).conflicts
-
-
-def test_another_fingerprint_is_refused(place: Place) -> None:
-    session, result = place.sh("echo one > f")
-    with pytest.raises(ForkMoved):
-        session.changes.apply(result.fork, reviewed="0" * 40)
-    assert not session.changes.apply(result.fork).conflicts
 
 
 def test_redo_brings_it_again(place: Place) -> None:

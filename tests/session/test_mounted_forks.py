@@ -13,17 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from clocks import give_way
+from background_command import heard
 from conftest import Place, act_as, full_listing
 from mounted_fork import SH, changed, kind, mounted, mounted_new, session, sh
 from mudroom.core.confinement.limit import Limits
 from mudroom.core.result import Result
 from mudroom.core.settings import Settings
-from mudroom.errors import MudroomError, Unsupported, UsageError
+from mudroom.errors import MudroomError, UsageError
 from mudroom.sandbox.host.host import landlock_abi
 from mudroom.session import Session, upkeep
-from mudroom.session.background import Background
-from mudroom.session.confinement.grant import Grant
 from mudroom.stage.views.mount import Kind
 
 __all__ = ["kind", "session"]  # fixtures
@@ -36,12 +34,6 @@ print("up", flush=True)
 server.serve_forever()"""
 PYTHON = os.fsencode(os.path.realpath(sys.executable))
 EDITOR = next(filter(None, map(shutil.which, ("vim", "vim.tiny"))), "vi")
-
-
-def heard(background: Background, text: bytes) -> None:
-    while text not in background.output()[0]:
-        assert background.poll() is None, background.output()
-        give_way()
 
 
 def test_commands_and_the_user_see_one_truth(place: Place, session: Session, kind: Kind) -> None:
@@ -285,14 +277,6 @@ def test_levels_and_machines_without_namespaces(place: Place, session: Session, 
     assert result.stdout == b"one\ntwo\n", result
     assert (at / "file").read_text() == "one\ntwo\nthree\n"
     assert (place.project / "file").read_text() == "one\n"
-
-
-def test_no_container_in_a_mounted_fork(session: Session, kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
-    mounted_new(session, kind)
-    act_as(session, level=2)
-    monkeypatch.setattr(session.machine, "granted", lambda _actor: Grant(2))  # there need not be an engine
-    with pytest.raises(Unsupported, match="a container in a mounted fork"):
-        sh(session, "true")
 
 
 def test_a_standing_overlay_gives_way(session: Session, kind: Kind) -> None:

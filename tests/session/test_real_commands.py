@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -126,12 +125,3 @@ def test_npm_install(place: Place) -> None:
     place.write("package.json", '{ "name": "x", "version": "1.0.0", "private": true }\n')
     install = "npm install --no-audit --no-fund --no-update-notifier is-odd@3.0.1 mkdirp@3.0.1"
     compare(place, install, network=True)
-
-
-def test_two_hundred_files_in_a_deep_tree(place: Place) -> None:
-    deep = "/".join(["d" * 50] * 30)
-    session, result = place.sh(f"mkdir -p {deep}; echo x > {deep}/f; for n in $(seq 200); do echo $n > f$n; done")
-    assert result.exit_code == 0, result.stderr
-    assert not session.changes.apply(result.fork).conflicts
-    assert (place.project / deep / "f").read_text() == "x\n"
-    assert len(list(Path(place.project).iterdir())) == 201

@@ -215,19 +215,6 @@ def test_a_socket_is_listed_and_not_applied(place: Place) -> None:
     assert sorted(os.listdir(place.project / "d")) == ["f"]
 
 
-def test_file_and_directory_trade_places(place: Place) -> None:
-    place.write("f", "file")
-    place.write("d/x", "x")
-    before = listing(place.project)
-    session, result = place.sh("rm -rf d f; mkdir f; echo in > f/in; echo now a file > d")
-    landed = session.changes.apply(result.fork)
-    assert not landed.conflicts
-    assert (place.project / "f/in").read_text() == "in\n"
-    assert (place.project / "d").read_text() == "now a file\n"
-    session.changes.undo()
-    assert listing(place.project) == before
-
-
 def test_a_directory_that_gained_files_is_not_removed(place: Place) -> None:
     place.write("d/a", "a")
     place.write("d/sub/b", "b")

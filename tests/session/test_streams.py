@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from clocks import give_way
+from background_command import heard
 from conftest import Place
 from mudroom.core.settings import Settings, ViewChoice
 from mudroom.errors import MudroomError
@@ -69,9 +69,7 @@ def test_a_file_of_the_caller_is_out_of_reach(
 def test_beside_a_command_in_the_background(place: Place, log: Path, given: int) -> None:
     session = place.session()
     server = session.start([*SH, b"echo up; while :; do sleep 0.02; done"], fork="f")
-    while b"up" not in server.output()[0]:
-        assert server.poll() is None
-        give_way()
+    heard(server, b"up")
     attacked(session, log, given)
 
 

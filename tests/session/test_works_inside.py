@@ -163,13 +163,6 @@ def test_the_own_name_is_found(place: Place, network: Network) -> None:
 
 
 @if_namespaces
-def test_a_command_has_the_machine_s_name(place: Place) -> None:
-    """gemini and qwen encrypt the login that they keep in a file with it."""
-    result = place.session().run([b"uname", b"-n"])
-    assert result.stdout.decode().strip() == os.uname().nodename, result.stderr
-
-
-@if_namespaces
 def test_names_in_the_host_s_table_are_the_gate_s_to_judge(place: Place) -> None:
     """A client that took their addresses from the table would be judged by an address, and reach its own loopback."""
     lines = [line.split("#")[0].split()[1:] for line in Path("/etc/hosts").read_text().splitlines()]

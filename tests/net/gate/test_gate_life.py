@@ -19,7 +19,7 @@ import pytest
 import mudroom
 from mudroom.core.network.host_rules import HostRule
 from mudroom.errors import MudroomError
-from mudroom.net.gate_handle import Gate, Listener
+from mudroom.net.gate_handle import Gate
 from tiers import each, half
 from town import WAIT, OpenGuard, Town, echo, read_all, read_exactly
 
@@ -198,13 +198,6 @@ def test_rules_change_while_a_guard_is_open(town: Town) -> None:
     assert client.recv(1) == b"?"  # what is open stays open
     guard.guard.update([allow("db.example", port)])
     assert is_open(guard.connect(connect("db.example", port)))
-
-
-def test_no_rules_allow_nothing(town: Town) -> None:
-    guard = town.guard()
-    assert read_all(guard.connect(connect("db.example", 443))).startswith(b"HTTP/1.1 403 ")
-    guard.guard.update([])
-    assert read_all(guard.connect(connect("db.example", 443))).startswith(b"HTTP/1.1 403 ")
 
 
 def test_more_rules_than_a_packet_holds(town: Town) -> None:
@@ -438,20 +431,6 @@ def test_connections_wait_while_no_gate_is_there(town: Town) -> None:
     assert is_open(client)
 
 
-def test_a_gate_that_dies_again_and_again_is_given_up(tmp_path: Path) -> None:
-    listener = socket.create_server(("127.0.0.1", 0))
-    where = listener.getsockname()
-    gate = Gate("raise SystemExit(1)")
-    guard = gate.open([], [Listener("proxy", listener.detach())], ask=False)
-    opened = OpenGuard(guard, where, [])
-    with pytest.raises(MudroomError, match="again and again"):
-        opened.wait(flows=1)
-    with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(where, timeout=WAIT)
-    assert guard.shut(1) == []
-    gate.close()
-
-
 @each(
     "packet",
     [
@@ -587,9 +566,3 @@ def test_a_closed_gate_shuts_its_guards(town: Town) -> None:
         guard.connect()
     with pytest.raises(MudroomError, match="closed"):
         town.gate.open([], [], ask=False)
-
-
-def test_a_gate_costs_nothing_until_a_guard_is_opened() -> None:
-    gate = Gate()
-    assert gate.pid == 0
-    gate.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+import socket
 import sys
 from collections.abc import Iterator
 
@@ -12,7 +13,7 @@ import pytest
 from mudroom.core.network.host_rules import HostRule
 from mudroom.errors import MudroomError
 from mudroom.net import gate_handle as module
-from mudroom.net.gate_handle import Gate, GuardHandle
+from mudroom.net.gate_handle import Gate, GuardHandle, Listener
 from whole_text import told
 
 AGAIN = "(run the command again; mudroom doctor tries the gate)"
@@ -52,8 +53,9 @@ def test_a_gate_that_does_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_gate_that_ends_again_and_again() -> None:
-    gate = Gate("import os; os.read(0, 1 << 16)")
-    guard = opened(gate)
+    gate, listener = Gate("import os; os.read(0, 1 << 16)"), socket.create_server(("127.0.0.1", 0))
+    where = listener.getsockname()
+    guard = gate.open([], [Listener("proxy", listener.detach())], ask=False)
     said = ""
     while not said:
         select.select([guard], [], [])
@@ -63,4 +65,7 @@ def test_a_gate_that_ends_again_and_again() -> None:
             said = str(error)
     assert said == f"the gate ended again and again; the network of this command is cut {AGAIN}"
     assert guard.fileno() == -1
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(where, timeout=20)
+    assert guard.shut(1) == []
     gate.close()

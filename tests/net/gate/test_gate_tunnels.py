@@ -31,7 +31,7 @@ HERE = f"127.3.{os.getpid() >> 8 & 255}.{os.getpid() & 255}"
 
 
 def allow(name: str, *ports: int) -> HostRule:
-    return HostRule("allow", name, ports, private=True)
+    return HostRule("allow", name, ports, private=True, source="policy.yaml:3")
 
 
 def tunnel(guard: OpenGuard, host: str, port: int) -> socket.socket:
@@ -68,7 +68,20 @@ def test_tls_to_the_host_of_the_tunnel(town: Town) -> None:
         secure.sendall(b"GET / HTTP/1.1\r\nHost: good.example\r\n\r\n")
         assert b"hello\n" in read_until(secure, b"hello\n")
     flow = guard.flow()
-    assert (flow.way, flow.verdict, flow.sent > 300, flow.received > 500) == ("connect", "allow", True, True)
+    assert (flow.way, flow.host, flow.port, flow.verdict) == ("connect", "good.example", port, "allow")
+    assert (flow.rule, flow.address, flow.sent > 300, flow.received > 500) == ("policy.yaml:3", "127.0.0.1", True, True)
+    assert not flow.error
+    assert town.lookups() == ["good.example"]
+
+
+def test_what_no_rule_names_is_denied_and_never_looked_up(town: Town) -> None:
+    guard = town.guard(HostRule("allow", "good.example"))
+    said = read_all(guard.connect(b"CONNECT evil.example:443 HTTP/1.1\r\nHost: evil.example:443\r\n\r\n"))
+    assert said.startswith(b"HTTP/1.1 403 ")
+    assert b"evil.example:443 is not allowed" in said and b"mudroom net allow evil.example" in said
+    flow = guard.flow()
+    assert (flow.host, flow.verdict, flow.address) == ("evil.example", "deny", "")
+    assert town.lookups() == []
 
 
 @pytest.mark.parametrize("name", ["evil.example", "sub.good.example", "ood.example", None])

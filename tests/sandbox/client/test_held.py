@@ -195,24 +195,6 @@ ulimit -c; umask
 
 
 @pytest.mark.parametrize("kind", HELD_KINDS)
-def test_no_program_of_a_joined_command_is_its_warden_s_own(box: Box, kind: str) -> None:
-    """As of a first one: ``tests/sandbox/launcher/test_own_program.py``."""
-    place = place_of(box, kind)
-    with held(box, kind) as sandbox:
-        script = "echo '#!/proc/self/exe -IS' > script; echo 'print(1)' >> script; chmod +x script"
-        assert run(box, kind, sandbox, script)[0].status == 0
-        for word in (b"/proc/self/exe", b"./script"):
-            with CapturedOutput(None, None, None, 1 << 20) as output:
-                running = sandbox.run(
-                    Invocation([word, b"-c", b"print('ran')"], ENVIRONMENT, output.descriptors), place
-                )
-                with pytest.raises(CommandNotStarted) as caught:
-                    attend(running, output, None, lambda: None)
-            assert caught.value.exit_code == 126, word
-        assert run(box, kind, sandbox, "echo next")[1] == "next\n"
-
-
-@pytest.mark.parametrize("kind", HELD_KINDS)
 def test_a_joined_command_is_confined_as_a_first_one(box: Box, kind: str) -> None:
     _ended, first = box.run(CONFINED, box.prepared(kind))
     with held(box, kind) as sandbox:
@@ -220,39 +202,6 @@ def test_a_joined_command_is_confined_as_a_first_one(box: Box, kind: str) -> Non
     assert "CapBnd:0000000000000000" in first or kind == "bare"
     assert "NoNewPrivs:1" in first
     assert "Seccomp:2" in first
-
-
-TRACE = r"""
-import os
-found = []
-for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
-    if pid == os.getpid():
-        continue
-    for name in ("mem", "environ", "maps", "fd/3", "cwd", "root"):
-        try:
-            path = f"/proc/{pid}/{name}"
-            open(path, "rb").read(1) if name.isalpha() and name not in ("cwd", "root") else os.readlink(path)
-            found.append((pid, name))
-        except OSError:
-            pass
-words = [open(f"/proc/{pid}/comm").read().strip() for pid, _name in found]
-print(sorted(set(words)))
-"""
-
-
-@if_namespaces
-@pytest.mark.parametrize("kind", ["overlay", "overlay prepared"])
-def test_neither_init_nor_a_warden_can_be_looked_into(box: Box, kind: str) -> None:
-    """They are Python processes; a command may inspect only processes that commands have started: here sleep."""
-    program = box.project / "trace.py"
-    program.write_text(TRACE)
-    with held(box, kind) as sandbox:
-        server = Beside(box, kind, sandbox, "echo up; exec sleep 985")
-        assert server.hear() == "up"
-        _ended, output = run(box, kind, sandbox, f"exec {sys.executable} -I -S trace.py")
-        assert "python" not in output and output.startswith("["), output
-        server.running.signal(signal.SIGKILL)
-        server.end()
 
 
 @pytest.mark.skipif(not NAMESPACES, reason="user namespaces are not permitted here")

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from box import ENVIRONMENT, KINDS, NAMESPACES, Box, Conversation, if_namespaces
+from box import ENVIRONMENT, KINDS, NAMESPACES, Box, Conversation, if_namespaces, tree
 from clocks import give_way
 from mudroom.core.confinement.plan import Plan
 from mudroom.errors import CommandNotStarted
@@ -239,12 +239,10 @@ def test_few_pages_are_copied(tmp_path: Path, launcher: LauncherClient, way: str
 
 def faults_of(client: LauncherClient) -> int:
     """Return the page faults of the launcher and of all that it has started (proc_pid_stat(5))."""
-    found, waiting = 0, [client.launcher.require_pid()]
-    while waiting:
-        pid = waiting.pop()
+    found = 0
+    for pid in tree(client.launcher.require_pid()):
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         found += int(fields[7]) + int(fields[8])
-        waiting += map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
     return found
 
 
@@ -409,11 +407,9 @@ def test_the_limits_of_init_do_not_end_its_work(tmp_path: Path, launcher: Launch
 
 def inits(launcher: int) -> list[int]:
     """Return the first processes of a launcher's sandboxes."""
-    found, pending = [], [launcher]
-    while pending:
-        pid = pending.pop()
+    found = []
+    for pid in tree(launcher):
         try:
-            pending += map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
             status = Path(f"/proc/{pid}/status").read_text()
         except FileNotFoundError:
             continue  # it has ended
@@ -442,7 +438,7 @@ def test_nothing_is_left_of_a_template(tmp_path: Path) -> None:
     client.start()
     in_turn(Box(tmp_path, client), "prepared")
     spares(client)
-    processes = below(client.launcher.require_pid())
+    processes = tree(client.launcher.require_pid())[1:]
     client.close()
     assert [pid for pid in processes if os.path.exists(f"/proc/{pid}")] == []
 
@@ -452,8 +448,3 @@ def spares(client: LauncherClient) -> list[int]:
     while not (found := inits(client.launcher.require_pid())):
         give_way()
     return found
-
-
-def below(pid: int) -> list[int]:
-    children = [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    return [*children, *(other for child in children for other in below(child))]

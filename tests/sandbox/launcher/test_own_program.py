@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from box import ENVIRONMENT, HELD_KINDS, Box, Conversation, if_namespaces
+from box import ENVIRONMENT, HELD_KINDS, Box, Conversation, if_namespaces, tree
 from mudroom.core.system.launcher import LAUNCHER
 from mudroom.errors import CommandNotStarted
 from mudroom.sandbox.client import launcher_client
@@ -46,11 +46,6 @@ def seals_of(path: str) -> int:
         os.close(opened)
 
 
-def processes_below(pid: int) -> list[int]:
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return [pid, *(other for child in children for other in processes_below(int(child)))]
-
-
 @pytest.mark.parametrize("kind", [*HELD_KINDS, *(("overlay standing",) if len(HELD_KINDS) > 1 else ())])
 def test_every_process_of_a_sandbox_has_the_sealed_program(box: Box, kind: str) -> None:
     """Inits and spares are not dumpable, so root alone sees their programs. All are clones of those that are seen."""
@@ -59,7 +54,7 @@ def test_every_process_of_a_sandbox_has_the_sealed_program(box: Box, kind: str) 
     launcher = box.client.launcher.require_pid()
     own = os.stat(f"/proc/{launcher}/exe")
     seen = 0
-    for pid in processes_below(launcher):
+    for pid in tree(launcher):
         name = Path(f"/proc/{pid}/comm").read_text().strip()
         try:
             status = os.stat(f"/proc/{pid}/exe")

@@ -16,9 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from box import KINDS, Box, Conversation, if_namespaces
+from box import KINDS, Box, Conversation, if_namespaces, tree
 from clocks import give_way
-from mudroom.errors import MudroomError
 from mudroom.sandbox.client.capture import CapturedOutput
 from mudroom.sandbox.client.launcher_client import LauncherClient, SpawnedLauncher
 from native_init import COMPILERS, compile_library
@@ -178,14 +177,6 @@ def test_a_client_that_closes_ends_a_paused_sandbox(tmp_path: Path, kind: str) -
         running.close()
 
 
-def test_pausing_after_the_launcher_died(fresh: Box) -> None:
-    with CapturedOutput(None, None, None, 100) as output:
-        running = fresh.start("sleep 1000", output)
-        os.kill(fresh.client.launcher.require_pid(), signal.SIGKILL)
-        with pytest.raises(MudroomError, match="launcher"):
-            running.pause()
-
-
 # --- the walk, on processes of our own ---
 
 needs_compiler = pytest.mark.skipif(not COMPILERS, reason="no C compiler")
@@ -244,18 +235,6 @@ def end_tree(root: int) -> None:
     for pid in tree(root):
         with suppress(ProcessLookupError):  # it has ended with another one
             os.kill(pid, signal.SIGKILL)
-
-
-def tree(root: int) -> list[int]:
-    found, generation = [], [root]
-    while generation:
-        found += generation
-        below: list[int] = []
-        for pid in generation:
-            with suppress(FileNotFoundError, ProcessLookupError):  # it has ended
-                below += map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
-        generation = below
-    return found
 
 
 def state(pid: int) -> str:

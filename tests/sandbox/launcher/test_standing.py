@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from box import Box, Conversation, if_namespaces
-from mudroom.core.confinement.plan import standing_plan
 from mudroom.errors import MudroomError
 from mudroom.sandbox.client.launcher_client import LauncherClient
 from mudroom.sandbox.client.report import StepFailed
@@ -70,13 +69,6 @@ def test_the_door_ends_every_process(box: Box) -> None:
     assert os.read(talk.stream.read, 1) == b"", "nobody is left who could write"
     with pytest.raises(MudroomError, match="launcher died"):
         talk.end()
-
-
-def test_another_plan_is_refused(box: Box) -> None:
-    """A command is never run with the terms of another."""
-    box.stand(box.plan())
-    other = standing_plan(box.plan(umask=0o77))
-    assert other is not None and other.key != box.standing.plan.key
 
 
 def test_an_overlay_that_cannot_be_mounted_is_told(box: Box) -> None:

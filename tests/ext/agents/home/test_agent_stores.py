@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from clocks import give_way
+from background_command import heard
 from conftest import Place, act_as
 from mudroom.core.agent.card import AgentStore, StagedStore, StorePlace
 from mudroom.core.result import Result
@@ -85,9 +85,7 @@ def test_at_level_0_without_namespaces_the_store_is_read_only(place: Place) -> N
 def test_a_command_beside_one_in_the_background_sees_the_same_copy(place: Place) -> None:
     session = claude(place)
     started = session.start([b"sh", b"-c", PLANT.encode() + b"; echo up; sleep 60"], fork="f")
-    while b"up" not in started.output()[0]:
-        assert started.poll() is None, started.output()
-        give_way()
+    heard(started, b"up")
     assert run(session, "cat ~/.claude/settings.json").stdout == b"planted\n"
     started.end()
     assert (place.home / ".claude/settings.json").read_text() == "mine\n"

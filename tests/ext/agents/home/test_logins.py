@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from archived import archived
+from background_command import heard
 from clocks import give_way
 from conftest import Place, act_as
 from mudroom.core.clock import CommandStart
@@ -134,9 +135,7 @@ def meanwhile(result: Callable[[], Result], act: Callable[[threading.Event], Non
 def test_a_command_in_the_background_and_one_beside_it(place: Place) -> None:
     session, host = opened(place), log_in(place)
     started = session.start([b"sh", b"-c", b"echo up; sleep 600"], fork="f")
-    while b"up" not in started.output()[0]:
-        assert started.poll() is None, started.output()
-        give_way()
+    heard(started, b"up")
     python(session, ".codex/auth.json", WAYS["renamed"], new='{"token": "beside"}')
     assert host.read_text() == '{"token": "beside"}'
     started.end()

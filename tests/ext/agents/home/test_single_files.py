@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from clocks import give_way
+from background_command import heard
 from conftest import Place, act_as
 from mudroom.core.agent.card import AgentCard, Requirements
 from mudroom.core.result import Result
@@ -77,9 +77,7 @@ def test_every_way_of_writing_for_every_file(place: Place, file: str, view: str)
 def test_a_command_in_the_background_and_one_beside_it(place: Place) -> None:
     session, host = opened(place, ".npmrc"), written(place, ".npmrc")
     started = session.start([b"sh", b"-c", b"echo up; sleep 600"], fork="f")
-    while b"up" not in started.output()[0]:
-        assert started.poll() is None, started.output()
-        give_way()
+    heard(started, b"up")
     for way, code in WAYS.items():
         python(session, ".npmrc", code, new=f"token={way}")
         assert host.read_text() == f"token={way}"
