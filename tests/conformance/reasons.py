@@ -1,8 +1,8 @@
 """The second part of docs/evidence/REVIEW.md: how often what is observed at a hunk is one command, and is right.
 
-``python -m tests.conformance.reasons NAME=GIT_DIRECTORY … [--sequences N] [--seed N] [--agents FILE] [--write]``; no test
-is here. A sequence is six commits in a row, each replayed as one command in a fork. The truth is ``git blame``. FILE
-has the rows of real agents: ``tests/ext/agents/real/test_observed_agents.py`` writes them.
+``python -m tests.conformance.reasons NAME=GIT_DIRECTORY … [--sequences N] [--seed N] [--agents FILE] [--write]``; no
+test is here. A sequence is six commits in a row, each replayed as one command in a fork. The truth is ``git blame``.
+FILE has the rows of real agents: ``tests/ext/agents/real/test_observed_agents.py`` writes them.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ Real agents with a scripted model, run whole by `mudroom agent run`, two prompts
 {agents}
 """
 LENGTH = 6
-SCRIPT = "xargs -0 -r -a .replay/{0}/gone rm -f --; tar xf .replay/{0}/new.tar"
+SCRIPT = "xargs -0 -r -a .replay/{0}/gone rm -rf --; tar xf .replay/{0}/new.tar"
 
 
 class Answer(NamedTuple):

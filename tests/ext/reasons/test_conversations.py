@@ -139,6 +139,25 @@ def test_time_alone_counts_only_if_one_call_was_at_work() -> None:
     assert turn_of([found, twice], [STEP], b"build/out", other, BEGAN + 7_500_000_000) is None
 
 
+def test_a_shell_in_another_directory_names_the_last_part_of_the_path() -> None:
+    calls = lines(claude_call(4, "Bash", command="cd src && make > out.txt"), claude_prompt(5, "x"))
+    turn = turn_of(
+        [parse_conversation("c", "s.jsonl", calls)], [STEP], b"src/out.txt", hunk("", "made\n"), BEGAN + 4 * 10**9
+    )
+    assert turn is not None and turn.by == ("name", "time")
+
+
+def test_a_hunk_of_two_edits_is_of_the_last_that_has_some_of_its_lines() -> None:
+    calls = lines(
+        claude_call(3, "Edit", file_path="/p/a.py", new_string="first line"),
+        claude_call(4, "Edit", file_path="/p/a.py", new_string="second line"),
+        claude_call(5, "Edit", file_path="/p/b.py", new_string="first line\nsecond line"),
+    )
+    found = parse_conversation("c", "s.jsonl", calls)
+    turn = turn_of([found], [STEP], b"a.py", hunk("", "first line\nsecond line\n"), 0)
+    assert turn is not None and turn.by == ("path", "some lines") and "second" in turn.call.text
+
+
 def test_a_call_outside_the_commands_time_is_not_its_reason() -> None:
     found = parse_conversation("claude", "s.jsonl", CLAUDE)
     late = STEP._replace(began=BEGAN + 3600 * 10**9, ended=BEGAN + 3601 * 10**9)

@@ -21,28 +21,29 @@ class Turn(NamedTuple):
     conversation: Conversation
     call: ToolCall
     by: tuple[str, ...]
-    """What agrees: path, content, time."""
+    """What agrees: path, or its last part (name), content, or some lines, time."""
     reads: tuple[str, ...]
     """Files that the conversation says to have read in this turn, before the call."""
+
+
+_WORTH = {"content": 16, "some lines": 6, "path": 8, "name": 4, "time": 1}
 
 
 def turn_of(
     conversations: Iterable[Conversation], steps: Sequence[Step], path: bytes, hunk: Hunk | None, mtime: int
 ) -> Turn | None:
     """Return the turn whose call agrees best, the latest of equal ones. ``steps``: the hunk's possible steps; a call
-    outside their time is none of it. ``mtime``: of the file now, 0 if it is deleted. Time alone counts if it is the
-    only call then."""
+    outside their time is none of it. ``mtime``: of the file now, 0 if it is deleted. One sign alone is not enough, but
+    for the time of the only call then."""
     rated: list[tuple[int, int, int, ToolCall, Conversation, tuple[str, ...]]] = []
-    name = re.compile(rf"(?<![\w.-]){re.escape(path.decode('utf-8', 'replace'))}(?![\w-])")
-    wanted = _telling_lines(hunk)
+    names, wanted = [_pattern(path), _pattern(path.rpartition(b"/")[2])], _telling_lines(hunk)
     for conversation in conversations:
         for place, call in enumerate(conversation.calls):
-            if call.is_read or not any(_meets(call, step) for step in steps):
-                continue
-            by = _agreement(call, name, wanted, mtime)
-            rated.append((_WORTH.get(by, 0), call.time, place, call, conversation, by))
+            if not call.is_read and any(_meets(call, step) for step in steps):
+                by = _agreement(call, names, wanted, mtime)
+                rated.append((sum(_WORTH[word] for word in by), call.time, place, call, conversation, by))
     alone = sum(by == ("time",) for *_rest, by in rated) == 1
-    rated = [row for row in rated if row[0] > 1 or (row[0] == 1 and alone)]
+    rated = [row for row in rated if len(row[-1]) > 1 or (row[-1] == ("time",) and alone)]
     if not rated:
         return None
     _worth, _time, place, call, conversation, by = max(rated, key=lambda row: row[:2])
@@ -51,18 +52,25 @@ def turn_of(
     return Turn(conversation, call, by, tuple(reads[-MOST_READS:]))
 
 
-_WORTH = {
-    ("path", "content", "time"): 5, ("path", "content"): 4, ("content", "time"): 3, ("path", "time"): 2, ("time",): 1,
-}  # fmt: skip
+def _pattern(path: bytes) -> re.Pattern[str]:
+    return re.compile(rf"(?<![\w.-]){re.escape(path.decode('utf-8', 'replace'))}(?![\w-])")
 
 
-def _agreement(call: ToolCall, name: re.Pattern[str], wanted: Sequence[str], mtime: int) -> tuple[str, ...]:
-    is_named = name.search(call.text) is not None
-    has_content = bool(wanted) and all(line in call.text for line in wanted)
-    is_then = call.time - SLACK // 4 <= mtime <= call.until + SLACK // 4
-    if call.paths and not is_named:
+def _agreement(call: ToolCall, names: Sequence[re.Pattern[str]], wanted: Sequence[str], mtime: int) -> tuple[str, ...]:
+    """Return in what a call agrees. The last part of the path is enough for a shell, which has a directory of its
+    own."""
+    is_path, is_name = (name.search(call.text) is not None for name in names)
+    if call.paths and not is_path:
         return ()  # it is about another file
-    return tuple(word for word, agrees in (("path", is_named), ("content", has_content), ("time", is_then)) if agrees)
+    count = sum(line in call.text for line in wanted)
+    signs = {
+        "path": is_path,
+        "name": is_name and not is_path,
+        "content": 0 < len(wanted) == count,
+        "some lines": 0 < count < len(wanted),
+        "time": call.time - SLACK // 4 <= mtime <= call.until + SLACK // 4,
+    }
+    return tuple(word for word, agrees in signs.items() if agrees)
 
 
 def _telling_lines(hunk: Hunk | None) -> list[str]:
