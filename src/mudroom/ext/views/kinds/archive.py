@@ -66,8 +66,8 @@ def _row(name: str, old: ArchiveMember | None, new: ArchiveMember | None) -> Fil
             notes.append(f"mode {old.mode:04o} → {new.mode:04o}")
         if not (old.digest and new.digest) and old.type == new.type == "":
             notes.append("contents not compared")
-        elif old.digest != new.digest and old.size == new.size:
-            notes.append("another content of the same size")
+        elif old.size == new.size and old.type == new.type == "":
+            notes.append("the same content" if old.digest == new.digest else "another content of the same size")
     return FileViewRow(kind_of_row(old, new), name, _told(old), _told(new), "; ".join(notes), bool(flags))
 
 
