@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from mudroom.ext.order.core.package_list import Package, compare_packages, is_like, packages_of
+from mudroom.ext.order.core.package_list import AlikeNames, Package, compare_packages, packages_of
 from tiers import each
 
 NPM = {"packages": {"": {}, "node_modules/a": {"version": "1.0.0", "resolved": "https://registry.npmjs.org/a/-/a.tgz"}}}
@@ -175,4 +175,4 @@ def test_other_files_under_the_same_version(path: str, text: str, digest: str) -
     ],
 )
 def test_a_name_like_another(package: str, other: str) -> None:
-    assert is_like(package, frozenset({"requests", "abd"})) == other
+    assert AlikeNames({"requests", "abd"}).of(package) == other

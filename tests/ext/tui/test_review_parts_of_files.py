@@ -56,7 +56,7 @@ def test_parts_come_first_where_it_pays_and_the_text_is_one_key_away(place: Plac
         assert driver.diff.layout_of.groups
 
         await driver.to_file(b"blob")
-        assert driver.shown()[-2:] == [" V shows it without them", " the same members"]
+        assert driver.shown()[-2:] == [" V shows it without them", " no members"]
 
         await driver.to_file(b"README.md")
         before = driver.shown()

@@ -380,7 +380,7 @@ def test_members_of_a_zip_file() -> None:
             "a",
             "1 B",
             "1 B",
-            "runs with the rights of its owner or group; 2 members have this name; mode 0644 → 4755",
+            "runs with the rights of its owner or group; 2 members have this name; mode 0644 → 4755; the same content",
         )
     ]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -37,18 +38,12 @@ def view_diff(parts: Sequence[NamedPart], without: Callable[[Change], bool]) -> 
             (head, _style), *lines = view_lines(view)
             yield f"# {name}: {head}\n".encode()
             yield from (f"{line}\n".encode() for line, _style in lines)
-        rest = _Rest(frozenset(shown), left_out)
-        yield from part.session.changes.diff(part.name, part.paths, without=rest.leaves_out)
+        rest = partial(_is_left_out, shown, left_out)
+        yield from part.session.changes.diff(part.name, part.paths, without=rest)
 
 
-class _Rest:
-    """The changes that are not shown by their parts."""
-
-    def __init__(self, shown: frozenset[bytes], left_out: Callable[[Change], bool]) -> None:
-        self._shown, self._left_out = shown, left_out
-
-    def leaves_out(self, change: Change) -> bool:
-        return change.path in self._shown or self._left_out(change)
+def _is_left_out(shown: set[bytes], left_out: Callable[[Change], bool], change: Change) -> bool:
+    return change.path in shown or left_out(change)
 
 
 def views_to_json(session: Session, fork: str, words: Sequence[str]) -> list[dict[str, Any]]:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 HEAD = 512
 """First bytes that tell a kind."""
-LONGEST = 15.0
+LONGEST = 20.0
 """Seconds until the process is ended."""
 MOST_ANSWER = 16 << 20
 """Bytes of a view."""

@@ -30,7 +30,7 @@ MODULES = {
 """By kind, in ``kinds``."""
 MEMORY = 1 << 30
 """Bytes of address space."""
-SECONDS = 10
+SECONDS = 6
 """Of processor time."""
 
 _LD_W_ABS, _JEQ_K, _RET_K = 0x20, 0x15, 0x06

@@ -6,13 +6,13 @@ packages by name, each with its version, its source ("" if the format's own regi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 
 from mudroom.core.text.regex import regex
 from mudroom.core.text.table import read_table
 from mudroom.core.tree.path import name
-from mudroom.typing import Any, NamedTuple
+from mudroom.typing import NamedTuple
 
 LIMIT = 8 << 20
 """Bytes. A larger list is not read."""
@@ -105,16 +105,26 @@ def popular_packages() -> frozenset[str]:
     return frozenset(name for row in read_table("popular_packages") for name in row.split(" | ")[1].split())
 
 
-def is_like(package: str, others: Mapping[str, Any] | frozenset[str]) -> str:
-    """Return another package whose name a reader could take for this one: a letter more, fewer, changed or swapped, or
-    other separators; "" if there is none. Names of fewer than four letters are like too many."""
-    plain = _plain(package)
-    if len(plain) < 4:
-        return ""
-    for other in sorted(others):
-        if other != package and len(_plain(other)) >= 4 and _is_near(plain, _plain(other)):
-            return other
-    return ""
+class AlikeNames:
+    """Names of packages, to find those that a reader could take for another: a letter more, fewer, changed or swapped,
+    or other separators. Names of fewer than four letters are like too many."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._names: dict[str, list[str]] = {}
+        for word in sorted(names):
+            for part in _shortened(_plain(word)):
+                self._names.setdefault(part, []).append(word)
+
+    def of(self, package: str) -> str:
+        """Return the first name that is like this one, and another; "" if there is none."""
+        plain = _plain(package)
+        near = {name for part in _shortened(plain) for name in self._names.get(part, ()) if name != package}
+        return min((name for name in near if _is_near(plain, _plain(name))), default="")
+
+
+def _shortened(plain: str) -> set[str]:
+    """Return a name with at most one letter left out: names that are near share one of these."""
+    return {plain, *(plain[:at] + plain[at + 1 :] for at in range(len(plain)))} if 4 <= len(plain) < 100 else set()
 
 
 def _plain(package: str) -> str:

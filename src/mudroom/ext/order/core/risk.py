@@ -16,8 +16,8 @@ from mudroom.core.tree.change import Change
 from mudroom.ext.order.core.dull import prove
 from mudroom.ext.order.core.kind import Kind, kind_of, says_generated
 from mudroom.ext.order.core.package_list import (
+    AlikeNames,
     compare_packages,
-    is_like,
     is_list,
     packages_of,
     popular_packages,
@@ -200,8 +200,9 @@ def _package_signs(path: bytes, old: bytes, new: bytes) -> list[tuple[Sign, byte
     changes = compare_packages(before, after)
     signs: list[tuple[Sign, bytes]] = []
     known = frozenset(before) | popular_packages()
+    alike = AlikeNames(known) if changes.added and before else None
     for package in changes.added if before else ():
-        like = is_like(package, known) if package not in known else ""
+        like = alike.of(package) if alike is not None and package not in known else ""
         word = _last(package).encode("utf-8", "replace")
         signs.append(
             (Sign(f"{package} is new, and its name is like {like}", 3) if like else Sign(f"{package} is new", 1), word)

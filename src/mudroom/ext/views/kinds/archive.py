@@ -50,7 +50,12 @@ def view(path: bytes, before: bytes | None, after: bytes | None) -> FileView:
     names = [name for name in sorted(old.keys() | new.keys()) if old.get(name) != new.get(name)]
     names = [name for name in names if (name in old or is_old_whole) and (name in new or is_new_whole)]
     rows = [_row(name, old.get(name), new.get(name)) for name in names]
-    return FileView("archive", summed(rows, "the same members"), cut(rows, notes, "member"), list(dict.fromkeys(notes)))
+    return FileView(
+        "archive",
+        summed(rows, "the same members" if before is not None and after is not None else "no members"),
+        cut(rows, notes, "member"),
+        list(dict.fromkeys(notes)),
+    )
 
 
 def _row(name: str, old: ArchiveMember | None, new: ArchiveMember | None) -> FileViewRow:
@@ -61,8 +66,8 @@ def _row(name: str, old: ArchiveMember | None, new: ArchiveMember | None) -> Fil
             notes.append(f"mode {old.mode:04o} → {new.mode:04o}")
         if not (old.digest and new.digest) and old.type == new.type == "":
             notes.append("contents not compared")
-        elif old.digest != new.digest and old.size == new.size:
-            notes.append("another content of the same size")
+        elif old.size == new.size and old.type == new.type == "":
+            notes.append("the same content" if old.digest == new.digest else "another content of the same size")
     return FileViewRow(kind_of_row(old, new), name, _told(old), _told(new), "; ".join(notes), bool(flags))
 
 

@@ -129,12 +129,11 @@ class _Mapping(dict[str, Any]):
 
     def __init__(self, notes: list[str]) -> None:
         self._notes = notes
+        self._times: dict[str, int] = {}
 
     def put(self, key: str, value: Any) -> None:
-        name, times = key, 1
-        while name in self:
-            times += 1
-            name = f"{key}#{times}"
+        self._times[key] = times = self._times.get(key, 0) + 1
+        name = key if times == 1 else f"{key}#{times}"
         if times == 2:
             self._notes.append(f"the key {key} occurs more than once in a mapping: programs differ in which counts")
         self[name] = value

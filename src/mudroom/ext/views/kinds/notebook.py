@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 
 from mudroom.core.text.linediff import diff_lines
 from mudroom.core.text.plural import amount, counted
@@ -83,7 +84,8 @@ def _pairs(old: list[Cell], new: list[Cell]) -> list[_Pair]:
     else by place between equal cells if a line is the same. Removed cells stand where they were."""
     before: dict[int, Cell] = {}
     ids = [{cell.id: cell for cell in reversed(side) if cell.id} for side in (old, new)]
-    shared = {name for name in ids[0].keys() & ids[1].keys() if _is_single(old, name) and _is_single(new, name)}
+    often = {name for side in (old, new) for name, times in Counter(cell.id for cell in side).items() if times > 1}
+    shared = (ids[0].keys() & ids[1].keys()) - often
     before = {ids[1][name].number: ids[0][name] for name in shared}
     left = [cell for cell in old if cell.id not in shared], [cell for cell in new if cell.id not in shared]
     at = [0, 0]
@@ -101,10 +103,6 @@ def _pairs(old: list[Cell], new: list[Cell]) -> list[_Pair]:
     rows: list[tuple[float, _Pair]] = [(cell.number, (before.get(cell.number), cell)) for cell in new]
     rows += [(cell.number - 0.5, (cell, None)) for cell in old if cell.number not in kept]
     return [pair for _place, pair in sorted(rows, key=lambda row: row[0])]
-
-
-def _is_single(cells: list[Cell], name: str) -> bool:
-    return sum(cell.id == name for cell in cells) == 1
 
 
 def _row(old: Cell | None, new: Cell | None) -> FileViewRow | None:

@@ -8,11 +8,11 @@ from collections import Counter
 
 from mudroom.core.text.regex import regex
 from mudroom.ext.order.core.package_list import (
+    AlikeNames,
     Package,
     PackageChanges,
     Packages,
     compare_packages,
-    is_like,
     packages_of,
     popular_packages,
 )
@@ -26,7 +26,8 @@ def view(path: bytes, before: bytes | None, after: bytes | None) -> FileView:
     old, new = _read(path, before, "old"), _read(path, after, "new")
     changes = compare_packages(old, new)
     names = [name for name in sorted(old.keys() | new.keys()) if old.get(name) != new.get(name)]
-    told = [_row(name, old, new, changes) for name in names]
+    alike = AlikeNames(_POPULAR.union(old))
+    told = [_row(name, old, new, changes, alike) for name in names]
     counts = Counter(word for word, _row in told)
     rows, notes = [row for _word, row in told], list[str]()
     summary = listed({word: counts[word] for word in _WORDS}) or "the same packages"
@@ -43,13 +44,15 @@ def _read(path: bytes, text: bytes | None, side: str) -> Packages:
     return packages
 
 
-def _row(name: str, old: Packages, new: Packages, changes: PackageChanges) -> tuple[str, FileViewRow]:
+def _row(
+    name: str, old: Packages, new: Packages, changes: PackageChanges, alike: AlikeNames
+) -> tuple[str, FileViewRow]:
     """Return what happened in a word, and the row."""
     before, after = old.get(name, frozenset[Package]()), new.get(name, frozenset[Package]())
     old_versions, new_versions = _versions(before), _versions(after)
     flags: list[str] = []
     if not before and old:
-        like = is_like(name, frozenset(old) | _POPULAR) if name not in _POPULAR else ""
+        like = alike.of(name) if name not in _POPULAR else ""
         flags.append(f"a new name, and like {like}" if like else "a new name")
     if not before or name in changes.moved:
         flags += [f"from {source}" for source in sorted({row.source for row in after} - {row.source for row in before})]
