@@ -10,7 +10,7 @@ import pytest
 from conftest import Place
 from mudroom.core.settings import Settings
 from mudroom.errors import MudroomError
-from mudroom.ext.tui.review_model import forks_of
+from mudroom.ext.tui.app import queue_of
 from mudroom.vault.store.fork import Fork
 from test_end_states import DAMAGE, FOR_USERS, sh
 
@@ -27,7 +27,7 @@ def test_a_damaged_fork_is_one_row_that_says_why(place: Place, damage: Callable[
     broken = session.vault.fork("damaged")
     damage(broken)
     try:
-        listed = {row.name: row for row in forks_of(session)}
+        listed = {row.fork: row for row in queue_of(session)}
         assert set(listed) == {"one", "two", "damaged"}
         assert listed["damaged"].problem and not listed["one"].problem
     finally:
@@ -43,20 +43,7 @@ def test_a_fork_that_cannot_be_collected_is_not_damaged(place: Place) -> None:
     try:
         with pytest.raises(MudroomError):
             sh(session, "chmod 700 'a b'; rm -r 'a b'", "work")
-        [listed] = forks_of(session)
-        assert (listed.is_damaged, listed.problem) == (
-            False,
-            f"the command has changed a b, which is closed to you in the project: chmod u+rwx '{closed}' opens it",
-        )
+        [listed] = queue_of(session)
+        assert (listed.kind, listed.problem) == ("cut off", "")
     finally:
         closed.chmod(0o700)
-
-
-def test_a_fork_that_vanishes_while_it_is_listed_is_no_row(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    session = place.session()
-    for name in ("one", "two"):
-        sh(session, f"echo {name} > {name}", name)
-    forks = session.vault.forks()
-    session.forks.discard("two")
-    monkeypatch.setattr(type(session.vault), "forks", lambda _vault: forks)
-    assert {row.name for row in forks_of(session)} == {"one"}

@@ -124,3 +124,20 @@ def test_the_parts_as_json(place: Place, lib: Path, fork: str) -> None:
     assert [(row["path"], row["hunks"]) for row in other["changes"]["files"]] == [("code", 2)]
     landed = run(["apply", fork, "--yes", "--reviewed", told["reviewed"]], cwd=place.project, env=environment(place))
     assert (landed.returncode, (lib / "code").read_text().count("line thirty")) == (0, 1)
+
+
+def test_a_remark_about_a_file_of_another_project(place: Place, lib: Path, fork: str) -> None:
+    code = os.fsencode(lib / "code")
+
+    async def script(driver: Driver) -> None:
+        await driver.until(lambda: driver.files.count)
+        await driver.to_file(code)
+        await driver.press("r")
+        await driver.until(lambda: driver.app.screen.query("#remark"))
+        await driver.press(*"why", "ctrl+s")
+        await driver.until(lambda: any("r1 is kept" in line for line in driver.told()))
+        assert f"{lib}/code" in await driver.ask("w", "Remarks about")
+        await driver.press("escape")
+        await driver.until(lambda: any("r1" in line for line in driver.shown()))
+
+    drive(place, fork, script)

@@ -109,3 +109,16 @@ def test_a_conflict_on_a_phone(place: Place, site: Site, lib: Path, open_page: O
     page.get_by_role("button", name="Undo").click()
     page.get_by_text("Applied, and taken back.").wait_for()
     assert (place.home / ".bashrc").read_text() == "mine\n"
+
+
+def test_a_remark_about_a_file_of_another_project(place: Place, site: Site, lib: Path, page: Page) -> None:
+    review(place, site, page, 1280)
+    page.get_by_role("treeitem").filter(has_text="/code").click()
+    page.get_by_role("heading", level=2, name=f"{lib}/code").wait_for()
+    page.get_by_role("button", name="Write a remark about line 5", exact=True).last.click()
+    page.get_by_role("textbox", name="Remark about line 5", exact=True).fill("in digits")
+    page.get_by_role("button", name="Add the remark").click()
+    thread = page.locator("tr.thread-row").get_by_role("region", name="Remark r1: not sent")
+    thread.wait_for()
+    page.get_by_text("1 open remark, 1 not sent").wait_for()
+    assert f"{lib}/code:5" in mudroom(place, "comment")

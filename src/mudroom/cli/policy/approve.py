@@ -188,7 +188,10 @@ def _decide(row: QueueRow, answer: CommandAnswer, queue: Queue, session: Session
     )
     is_taken_back = is_first and row.decision is not None
     writes = is_first and answer.keep and not is_far and not is_taken_back
-    rule_written = writes and _write_rule(row, answer, session, context)
+    problem = write_rule(row, answer, session) if writes else None
+    rule_written = writes and problem is None
+    if problem is not None:
+        context.terminal.error(f"the answer holds, but its rule is not written: {problem.message}", problem.hint)
     if context.as_json:
         now = row._replace(decision=decision) if is_taken_back else queue.row(row.name)
         report = {"schema": "mudroom.approval/1", "ours": is_first, "rule_written": rule_written}
@@ -205,17 +208,16 @@ def _decide(row: QueueRow, answer: CommandAnswer, queue: Queue, session: Session
     return 0 if is_first and rule_written == writes else 1
 
 
-def _write_rule(row: QueueRow, answer: CommandAnswer, session: Session, context: Context) -> bool:
-    """Write the answer's rule and return whether that succeeded. The answer holds in both cases."""
+def write_rule(row: QueueRow, answer: CommandAnswer, session: Session) -> MudroomError | None:
+    """Write the answer's rule, and return why that failed. The answer holds in both cases."""
     try:
         if row.asked.host is not None:
             keep_host(session, row.asked.host, answer.allow, answer.rule)
         elif row.asked.command is not None:
             remember_command(session, row.asked.command.rule(answer.allow), answer.allow)
     except MudroomError as error:
-        context.terminal.error(f"the answer holds, but its rule is not written: {error.message}", error.hint)
-        return False
-    return True
+        return error
+    return None
 
 
 def keep_host(session: Session, host: HostQuestion, allow: bool, offered: str = "") -> None:

@@ -23,20 +23,18 @@ class QueueLines(NamedTuple):
 def queue_lines(vault: Vault, width: int, without: tuple[Kind, ...] = ()) -> QueueLines:
     """Return a line for each decision, the most urgent first, cut at the terminal's width."""
     rows = [row for row in decisions(vault, whole_forks(vault, ForkSummaries())) if row.kind not in without]
-    now = time.time_ns() // 10**6
-    lines = [
-        cut(f"{row.kind:<10}  {age_words(now - row.since) if row.since else '':>6}  {line_of(row)}", width)
-        for row in rows
-    ]
+    lines = [cut("".join(cells_of(row)), width) for row in rows]
     return QueueLines(lines, frozenset(row.fork for row in rows if not row.question))
 
 
-def line_of(row: Decision) -> str:
-    """Return a decision without kind and age. A question's name comes first: ``mudroom approve`` takes it."""
+def cells_of(row: Decision) -> tuple[str, str]:
+    """Return a decision's kind and age, and the rest. A question's name comes first: ``mudroom approve`` takes it."""
+    age = age_words(time.time_ns() // 10**6 - row.since) if row.since else ""
     name = show(row.fork.encode("utf-8", "surrogateescape"))
     who = f"  of {row.agent}" if row.agent and row.agent != row.fork and not row.question else ""
     place = f"{row.question}{f'  {name}' if row.fork else ''}" if row.question else name
-    return f"{place}{who}  {row.words}{f'  {row.command}' if row.command else ''}".rstrip()
+    words = f"{row.words}{f': {row.problem}' if row.problem else ''}{f'  {row.command}' if row.command else ''}"
+    return f"{row.kind:<10}  {age:>6}  ", f"{place}{who}  {words}".rstrip()
 
 
 def age_words(milliseconds: int) -> str:

@@ -27,11 +27,11 @@ from mudroom.vault.apply.conflict import each_conflict
 from mudroom.vault.apply.drift import find_drift
 from mudroom.vault.forks.ties import Tie, first_of, ties_of
 
-Kind = Literal["question", "damaged", "conflict", "unverified", "answered", "cut off", "finished", "running"]
+Kind = Literal["question", "damaged", "conflict", "unverified", "answered", "cut off", "finished", "running", "idle"]
 RANKS: tuple[Kind, ...] = (
-    "question", "damaged", "conflict", "unverified", "answered", "cut off", "finished", "running",
+    "question", "damaged", "conflict", "unverified", "answered", "cut off", "finished", "running", "idle",
 )  # fmt: skip
-"""What stops somebody comes first. What runs waits for nobody."""
+"""What stops somebody comes first. What runs, and ``idle`` forks without changes, wait for nobody."""
 MOST = 12
 """Forks with a row, the newest; and questions."""
 MOST_SHOWN = 200
@@ -84,6 +84,8 @@ class Decision(NamedTuple):
                 return "its last command was interrupted"
             case "running":
                 return "runs"
+            case "idle":
+                return "no changes"
         lines = f", +{self.added:,} -{self.removed:,}" if self.added or self.removed else ""
         ended = f", exit code {self.exit_code}" if self.exit_code else ""
         return f"{counted(self.size, 'changed file')}{lines}{ended}{', level 0' if self.level == 0 else ''}"
@@ -100,11 +102,13 @@ class Decision(NamedTuple):
         return RANKS.index(self.kind), bool(self.question) and not self.has_waiter, self.since
 
 
-def decisions(vault: Vault, forks: Sequence[ForkSummary], most: int = MOST) -> list[Decision]:
-    """Return a project's rows, the most urgent first. ``forks``: of ``whole_forks``. Raise MudroomError, OSError."""
+def decisions(vault: Vault, forks: Sequence[ForkSummary], most: int = MOST, *, idle: bool = False) -> list[Decision]:
+    """Return a project's rows, the most urgent first. ``forks``: of ``whole_forks``. ``idle``: those, too. Raise
+    MudroomError, OSError."""
     waiting = [row for row in vault.approvals.rows() if row.state == "waiting"]
     rows = [_question(row) for row in waiting[:most]]
-    found = list(islice(_of_forks(vault, reversed(forks)), most))
+    rows_of_forks = (row for row in _of_forks(vault, reversed(forks)) if idle or row.kind != "idle")
+    found = list(islice(rows_of_forks, most))
     return sorted([*rows, *_with_failed(vault, found)], key=lambda row: row.order)
 
 
@@ -161,7 +165,7 @@ def _question(row: QueueRow) -> Decision:
 
 
 def _of_forks(vault: Vault, forks: Iterable[ForkSummary]) -> Iterator[Decision]:
-    """Yield a row for each fork that runs or needs the user."""
+    """Yield a row for each fork."""
     for summary in forks:
         brief = summary.brief
         size = brief.summary.files if brief is not None else 0
@@ -171,7 +175,7 @@ def _of_forks(vault: Vault, forks: Iterable[ForkSummary]) -> Iterator[Decision]:
         elif size and summary.state == "idle":
             kind, size = _of_changes(vault, summary, size)
         else:
-            continue
+            kind = "idle"
         level = brief.level if brief is not None and brief.command else None
         yield Decision(
             kind,

@@ -11,17 +11,16 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-import time
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from textual.binding import Binding, BindingType
 
 from mudroom.core.text.invisible_characters import escaped
-from mudroom.core.tree.path import show, show_path
+from mudroom.core.tree.path import show_path
 from mudroom.errors import MudroomError
 from mudroom.ext.attempts.candidate import all_tries
 from mudroom.ext.attempts.value import TryRecord, distinct
-from mudroom.ext.decisions.cli import age_words, line_of
+from mudroom.ext.decisions.cli import cells_of
 from mudroom.ext.decisions.queue import MOST, Decision, decisions, whole_forks
 from mudroom.ext.review.rows import fewer_collections
 from mudroom.ext.tui.base_app import BaseApp, ReviewHooks
@@ -30,7 +29,7 @@ from mudroom.ext.tui.candidate_screen import CandidateReview
 from mudroom.ext.tui.dialog import Choose
 from mudroom.ext.tui.pane import Pieces
 from mudroom.ext.tui.question import give_answer, read_question
-from mudroom.ext.tui.review_model import ForkRow, ReviewModel, forks_of
+from mudroom.ext.tui.review_model import ReviewModel
 from mudroom.ext.tui.worker import begin
 from mudroom.session.upkeep import ForkSummaries
 
@@ -198,7 +197,8 @@ class ReviewApp(BaseApp):
         while True:
             tries = (await loop.run_in_executor(None, all_tries, self.session)).records
             listed = await loop.run_in_executor(None, queue_of, self.session)
-            rows = [_pieces(row) for row in listed]
+            cells = [cells_of(row) for row in listed]
+            rows: list[Pieces] = [[(when, "dim"), (what, "strong")] for when, what in cells]
             rows += [[(f"{record.name}  ", "strong"), (_size_of(record), "dim")] for record in tries]
             number = await self.push_screen_wait(Choose(title, rows, cursor=cursor, keys="Enter open   Esc quit"))
             if number is None:
@@ -208,14 +208,14 @@ class ReviewApp(BaseApp):
             if number >= len(listed):
                 self._compare(tries[number - len(listed)].name)
                 return
-            decision, fork = listed[number]
-            if decision is not None and decision.question:
-                await self._answer(decision.question)
-            elif fork is not None and not fork.problem:
-                self._review(fork.name)
+            chosen = listed[number]
+            if chosen.question:
+                await self._answer(chosen.question)
+            elif chosen.kind == "damaged":
+                self.notify(f"{chosen.problem}; mudroom discard {chosen.fork} removes it", markup=False)
+            else:
+                self._review(chosen.fork)
                 return
-            elif fork is not None:
-                self.notify(f"{fork.problem}; mudroom discard {fork.name} removes it", markup=False)
 
     async def _answer(self, name: str) -> None:
         """Show a question, and give the chosen answer."""
@@ -223,10 +223,12 @@ class ReviewApp(BaseApp):
         try:
             shown = await loop.run_in_executor(None, read_question, self.session, name)
             # first, so that a key pressed twice answers nothing
-            rows: list[Pieces] = [[("not now", "dim")], *([(answer.words, "")] for answer in shown.answers)]
-            number = await self.push_screen_wait(Choose("\n".join(shown.lines), rows, keys="Enter answer   Esc back"))
+            offered: list[Pieces] = [[("not now", "dim")], *([(words, "")] for words, _answer in shown.answers)]
+            number = await self.push_screen_wait(
+                Choose("\n".join(shown.lines), offered, keys="Enter answer   Esc back")
+            )
             if number:
-                answer = shown.answers[number - 1]
+                answer = shown.answers[number - 1][1]
                 says = await loop.run_in_executor(None, give_answer, self.session, shown.row, answer)
                 self.notify(escaped(says), markup=False)
         except MudroomError as error:
@@ -278,24 +280,10 @@ def _size_of(record: TryRecord) -> str:
     return f"a try: {len(record.attempts):,} attempts, {distinct(record.attempts):,} different"
 
 
-def queue_of(session: Session) -> list[tuple[Decision | None, ForkRow | None]]:
-    """Return the queue's rows with their forks, then the forks that wait for nobody, newest first."""
-    forks = {fork.name: fork for fork in forks_of(session)}
-    found = decisions(session.vault, whole_forks(session.vault, ForkSummaries()), len(forks) + MOST)
-    rows = [(row, None if row.question else forks.pop(row.fork, None)) for row in found]
-    return [*(row for row in rows if row[0].question or row[1]), *((None, fork) for fork in reversed(forks.values()))]
-
-
-def _pieces(row: tuple[Decision | None, ForkRow | None]) -> Pieces:
-    decision, fork = row
-    if fork is not None and fork.problem:
-        problem = f"{'damaged' if fork.is_damaged else 'not collected'}: {fork.problem}"
-        return [(f"{show(fork.name.encode())}  ", "strong"), (problem, "dim")]
-    if decision is None:
-        assert fork is not None
-        return [(f"{show(fork.name.encode())}  ", "strong"), (f"{fork.changed:,} changed", "dim")]
-    age = age_words(time.time_ns() // 10**6 - decision.since) if decision.since else ""
-    return [(f"{decision.kind:<10}  {age:>6}  ", "dim"), (line_of(decision), "strong")]
+def queue_of(session: Session) -> list[Decision]:
+    """Return the rows of the first screen: all questions and forks, the most urgent first."""
+    forks = whole_forks(session.vault, ForkSummaries())
+    return decisions(session.vault, forks, len(forks) + MOST, idle=True)
 
 
 def review(session: Session, fork: str | None, hooks: ReviewHooks, *, tried: str | None = None) -> ReviewEnd:

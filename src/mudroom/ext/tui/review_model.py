@@ -18,7 +18,7 @@ from mudroom.core.tree.change import Change, Remark, Summary
 from mudroom.core.tree.landing_form import LEADS_OUT, OWNER, REDUCED, unusual_mode
 from mudroom.core.tree.path import show, show_path
 from mudroom.core.tree.stack import Checkpoint
-from mudroom.errors import ForkMoved, MudroomError, ProjectClosed
+from mudroom.errors import ForkMoved, MudroomError
 from mudroom.ext.order.core.risk import FileRisk
 from mudroom.ext.order.reader import risks_of
 from mudroom.ext.remarks.session import notes_of, sent_paths
@@ -30,7 +30,6 @@ from mudroom.ext.tui.choice import Choice, Item, items_of
 from mudroom.ext.tui.diffrow import FileRows, FileText
 from mudroom.ext.views.lines import view_lines
 from mudroom.ext.views.reader import kind_at, view_of
-from mudroom.vault.forks.damage import UNREADABLE, damage_of
 
 if TYPE_CHECKING:
     from mudroom.core.merge.resolution_words import Take
@@ -390,30 +389,6 @@ KIND_NOTES = {
     "unknown": ("its original is not known any more",),
     "image": ("a picture: mudroom serve shows it",),
 }
-
-
-class ForkRow(NamedTuple):
-    name: str
-    created: int
-    """Nanoseconds since 1970; 0 if unknown."""
-    changed: int
-    problem: str = ""
-    """Why the fork cannot be read now."""
-    is_damaged: bool = False
-
-
-def forks_of(session: Session) -> list[ForkRow]:
-    """Return a row for each fork, oldest first."""
-    rows = []
-    for fork in session.vault.forks():
-        try:
-            reviewed = review_fork(session, fork.name)
-            rows.append(ForkRow(fork.name, fork.state.created, len(reviewed.rows)))
-        except UNREADABLE as error:
-            problem = damage_of(fork, error)
-            if problem is not None:
-                rows.append(ForkRow(fork.name, 0, 0, problem, not isinstance(error, ProjectClosed)))
-    return rows
 
 
 def _notes_of_form(change: Change) -> list[str]:

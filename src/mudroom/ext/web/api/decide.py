@@ -13,7 +13,16 @@ from __future__ import annotations
 import os
 from contextlib import closing
 
-from mudroom.core.approval.approval import CommandQuestion, HostQuestion, can_be_kept, hour_of, offers_of, rule_of
+from mudroom.cli.policy.approve import write_rule
+from mudroom.core.approval.approval import (
+    CommandAnswer,
+    CommandQuestion,
+    HostQuestion,
+    can_be_kept,
+    hour_of,
+    offers_of,
+    rule_of,
+)
 from mudroom.core.approval_queue import VALIDITY, QueueRow, is_repeated
 from mudroom.core.network.upload_host import upload_note
 from mudroom.core.text.answer_place import answered_by
@@ -178,16 +187,12 @@ def _describe_end(row: QueueRow) -> str:
 
 def _write_rule(call: ApiCall, row: QueueRow, allow: bool, offered: str) -> str:
     """Return why the rule could not be written; empty if it was."""
-    question, environment = row.asked.question, call.server.environment
     try:
         with call.server.session(call.path["project"]) as session:
-            if isinstance(question, HostQuestion):
-                environment.keep_host(session, question, allow, offered)
-            else:
-                environment.keep_command(session, question.rule(allow), allow)
+            problem: Exception | None = write_rule(row, CommandAnswer(allow, keep=True, rule=offered), session)
     except (MudroomError, Refusal, OSError) as error:
-        return f"the answer holds, but its rule is not written: {error}"
-    return ""
+        problem = error
+    return f"the answer holds, but its rule is not written: {problem}" if problem is not None else ""
 
 
 ENDPOINTS = (

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 
 from mudroom import __version__
 from mudroom.cli.fork.status import certified
-from mudroom.cli.policy.approve import keep_host
 from mudroom.cli.project_session import open_session
 from mudroom.cli.terminal.context import Context
 from mudroom.core.registry import part
@@ -21,7 +20,6 @@ from mudroom.ext.web.cli.new_project import Outlook, predict_run
 from mudroom.ext.web.state.server_state import ServerEnvironment
 from mudroom.policy.config import left_out, load_policy, places
 from mudroom.session import Session
-from mudroom.session.project_session import remember_command
 from mudroom.stage import disk
 
 
@@ -42,8 +40,6 @@ def environment_of(context: Context, roots: Sequence[bytes]) -> ServerEnvironmen
         locations.home,
         tuple(roots) or (disk.real_path(locations.home),),
         open_project,
-        keep_host,
-        remember_command,
         start,
         __version__,
         lambda project: _outlook(context, project),

@@ -139,11 +139,13 @@ def _serve(
     """Serve until a signal ends the server. The caller has acquired the registry."""
     import secrets
 
+    from mudroom.ext.web.push.device import DeviceStore
     from mudroom.ext.web.server.app import build
     from mudroom.ext.web.server.server import listen, serve
 
     try:
         key.prepare()
+        DeviceStore(key.directory).prepare()
         roots = [disk.real_path(os.fsencode(root)) for root in args.root]
         listening = listen(PORT if args.port is None else args.port)
         port: int = listening[0].getsockname()[1]

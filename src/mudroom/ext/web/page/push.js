@@ -35,7 +35,7 @@ function nameOf(agent) {
 /** @returns {Promise<Devices>} */
 async function subscribe() {
   const { key, problem } = await get("/devices");
-  if (problem) throw new Error(problem);
+  if (problem || !key) throw new Error(problem || "mudroom serve has no key for notifications: mudroom serve --forget makes one");
   if ((await Notification.requestPermission()) !== "granted") throw new Error("the browser does not allow notifications");
   kept.set(ON, "on"); // before the worker is there: another window keeps it then
   try {

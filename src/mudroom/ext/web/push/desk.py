@@ -74,8 +74,9 @@ class PushDesk:
         return self._store.read().devices
 
     def public_key(self) -> str:
-        """Return the key by which push services know this server. Raise MudroomError."""
-        return "" if self.why_not() else to_base64(public_of(self._store.key()))
+        """Return the key by which push services know this server; empty if there is none."""
+        key = "" if self.why_not() else self._store.read().key
+        return to_base64(public_of(key)) if key else ""
 
     def add(self, name: str, endpoint: str, key: str, secret: str, origin: str) -> None:
         """Keep a device, or renew it. A new one gets a first message, and is kept only if that is taken. Raise
@@ -90,6 +91,7 @@ class PushDesk:
         identity = known.id if known else secrets.token_hex(8)
         device = Device(identity, label, endpoint, key, secret, contact, added, now + LIFE)
         require_device(device)
+        self._store.prepare()
         if known is None:
             text = _text("mudroom", "This device is notified of what waits for you.", "hello", "#/")
             if problem := self._send(device, Push(text, "hello", 60)):
@@ -144,7 +146,7 @@ class PushDesk:
     def _send(self, device: Device, push: Push) -> str:
         """Send a message, and return why it was not taken."""
         try:
-            send(device, self._store.key(), push)
+            send(device, self._store.read().key, push)
         except Gone:
             self.remove(device.id)
             return "it does not know this device"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 
 import msgspec
 
@@ -58,9 +59,10 @@ class DeviceStore:
         now = time.time()
         return msgspec.structs.replace(found, devices=tuple(one for one in found.devices if one.until > now))
 
-    def key(self) -> str:
-        """Return the private key; make it if there is none. Raise MudroomError."""
-        return self.read().key or self._change(lambda devices: devices).key
+    def prepare(self) -> None:
+        """Make the private key if there is none, and it can be made. Raise MudroomError."""
+        if not self.read().key and find_spec("cryptography"):
+            self._change(lambda devices: devices)
 
     def add(self, device: Device) -> None:
         """Add a device, or renew the one with its endpoint. Raise MudroomError; UsageError if there are too many."""
@@ -77,9 +79,10 @@ class DeviceStore:
         self._change(lambda devices: [one for one in devices if one.id != name])
 
     def forget(self) -> None:
-        """Remove all devices, and the key."""
+        """Remove all devices, and replace the key."""
         with Lock(self._lock):
             write_own(self._path, msgspec.json.encode(DeviceFile()))
+        self.prepare()
 
     def _change(self, change: Callable[[Sequence[Device]], Sequence[Device]]) -> DeviceFile:
         with Lock(self._lock):

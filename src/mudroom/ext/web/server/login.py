@@ -185,7 +185,7 @@ class CookieKey:
 
     def __init__(self, directory: bytes) -> None:
         """``directory``: made together with the key. The constructor does not access it."""
-        self._directory, self._path = directory, directory + b"/key"
+        self.directory, self._path = directory, directory + b"/key"
 
     def key(self) -> bytes | None:
         """Return the key, or None if there is none or another user could know or have written it."""

@@ -47,7 +47,7 @@ class BadgeShape(Struct):
 class NoticeShape(Struct):
     """A row of the first view: a question, or a fork that runs or needs the user."""
 
-    kind: Literal["question", "damaged", "conflict", "unverified", "answered", "cut off", "finished", "running"]
+    kind: Literal["question", "damaged", "conflict", "unverified", "answered", "cut off", "finished", "running", "idle"]
     """``conflict``: some of its files conflict with the project as it is now, and are not decided. ``unverified``: the
     ``verify`` command has refused its last apply. ``answered``: its agent is done with the remarks that it was sent.
     ``finished``: it holds changes and waits for a review."""

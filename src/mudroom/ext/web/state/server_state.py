@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from mudroom.core.approval.approval import HostQuestion
 from mudroom.core.tree.path import show_path
 from mudroom.ext.attempts.candidate import ComparisonCache
 from mudroom.ext.attempts.session.matrix import MatrixCache
@@ -48,11 +47,6 @@ class ServerEnvironment(NamedTuple):
     """Real paths of directories; a project is chosen at or below one of them."""
     open: Callable[[bytes], tuple[Session, tuple[str, ...]]]
     """Open a session on a project with its policy files' settings; return it with notes. Raise MudroomError."""
-    keep_host: Callable[[Session, HostQuestion, bool, str], None]
-    """Write an answer's rule (True: allow) for this machine: about a host, or the rule that its question offered, if
-    not empty. Raise MudroomError."""
-    keep_command: Callable[[Session, str, bool], None]
-    """Write an answer's rule about a command's pattern, as ``keep_host`` does."""
     start: Callable[[bytes, str, Sequence[bytes], float | None], str]
     """Start a command in a fork's background, so that it outlives the server; return its id. Raise MudroomError."""
     version: str
