@@ -5,6 +5,8 @@
     tree.py build WHEELS TREE PYTHON… unpack everything into TREE; needs no network
     tree.py zipapp TREE FILE          a zipapp of the tree
     tree.py deb TREE FILE             a Debian package of the tree
+    tree.py apt PLACE                 the index of a repository over the Debian packages in PLACE (apt reads file: too)
+    tree.py sbom WHEELS FILE          the parts list of mudroom's wheel and its dependencies: CycloneDX 1.6
 
 Rules of this file:
 1. The tree is a virtual environment: pyvenv.cfg, bin/python3 as a link, lib/python3 with one site-packages; with the
@@ -17,6 +19,7 @@ Rules of this file:
 
 from __future__ import annotations
 
+import email
 import hashlib
 import io
 import json
@@ -29,8 +32,10 @@ import sys
 import tarfile
 import tempfile
 import time
+import uuid
 import zipfile
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
@@ -144,6 +149,7 @@ def deb(tree: Path, file: Path) -> None:
         root = Path(temporary) / "root"
         home = root / "usr/lib/mudroom"
         shutil.copytree(tree, home, symlinks=True)
+        _completions(home / "share", root / "usr/share")
         shutil.rmtree(home / "share", ignore_errors=True)
         _documents(root, version, home)
         programs = root / "usr/bin"
@@ -178,6 +184,80 @@ def deb(tree: Path, file: Path) -> None:
                 executable = executable or (path.parent == control and path.name in ("postinst", "prerm"))
                 path.chmod(0o755 if path.is_dir() or executable else 0o644)
         _write_deb(root, control, file)
+
+
+_SHARED = {
+    "bash-completion/completions/mudroom": "bash-completion/completions/mudroom",
+    "zsh/site-functions/_mudroom": "zsh/vendor-completions/_mudroom",
+    "fish/vendor_completions.d/mudroom.fish": "fish/vendor_completions.d/mudroom.fish",
+    "man/man1/mudroom.1": "man/man1/mudroom.1",
+}
+"""Completions and the manual page in the wheel, and their places in a Debian."""
+
+
+def _completions(share: Path, target: Path) -> None:
+    for source, place in _SHARED.items():
+        if (share / source).exists():
+            (target / place).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(share / source, target / place)
+            if place.startswith("man/"):
+                _compress(target / place)
+
+
+def apt(place: Path) -> None:
+    """Write Packages and Release of a flat repository (Debian wiki, "Repository format")."""
+    entries = []
+    for file in sorted(place.glob("*.deb")):
+        content = file.read_bytes()
+        at = content.index(b"control.tar.xz")
+        size = int(content[at + 48 : at + 58])
+        with tarfile.open(fileobj=io.BytesIO(content[at + 60 : at + 60 + size])) as archive:
+            member = archive.extractfile("./control")
+            assert member is not None
+            control = member.read().decode().strip()
+        sums = f"Size: {len(content)}\nSHA256: {hashlib.sha256(content).hexdigest()}"
+        entries.append(f"{control}\nFilename: ./{file.name}\n{sums}\n")
+    packages = "\n".join(entries).encode()
+    (place / "Packages").write_bytes(packages)
+    date = time.strftime("%a, %d %b %Y %H:%M:%S UTC", time.gmtime(epoch()))
+    told = f" {hashlib.sha256(packages).hexdigest()} {len(packages)} Packages\n"
+    (place / "Release").write_text(f"Origin: mudroom\nSuite: ./\nDate: {date}\nSHA256:\n{told}")
+
+
+def sbom(wheels: Path, file: Path) -> None:
+    """Write the bill of materials of a directory of wheels. Programs in C and scripts of the page are in it, too."""
+    found: dict[str, dict[str, Any]] = {}
+    for wheel in sorted(wheels.glob("*.whl")):
+        with zipfile.ZipFile(wheel) as archive:
+            name = next(name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+            metadata = email.message_from_bytes(archive.read(name))
+        part, version = metadata["Name"], metadata["Version"]
+        purl = f"pkg:pypi/{re.sub(r'[-_.]+', '-', part).lower()}@{version}"
+        one = found.setdefault(
+            purl, {"type": "library", "bom-ref": purl, "name": part, "version": version, "purl": purl}
+        )
+        if licence := metadata["License-Expression"]:
+            one["licenses"] = [{"expression": licence}]
+        digest = {"alg": "SHA-256", "content": hashlib.sha256(wheel.read_bytes()).hexdigest()}
+        one.setdefault("externalReferences", []).append(
+            {"type": "distribution", "url": f"file:{wheel.name}", "hashes": [digest]}
+        )
+    vendored = json.loads((ROOT / "dev/page/package.json").read_text())["devDependencies"]
+    for part in ("preact", "htm", "@highlightjs/cdn-assets"):
+        purl = f"pkg:npm/{part.replace('@', '%40')}@{vendored[part]}"
+        found[purl] = {"type": "library", "bom-ref": purl, "name": part, "version": vendored[part], "purl": purl}
+    own = next(purl for purl in found if purl.startswith("pkg:pypi/mudroom@"))
+    document = {
+        "bomFormat": "CycloneDX", "specVersion": "1.6", "version": 1,
+        "serialNumber": f"urn:uuid:{uuid.uuid5(uuid.NAMESPACE_URL, json.dumps(found, sort_keys=True))}",
+        "metadata": {
+            "timestamp": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(epoch())),
+            "component": {**found.pop(own), "type": "application"},
+        },
+        "components": [found[purl] for purl in sorted(found)],
+        "dependencies": [{"ref": own, "dependsOn": sorted(found)}],
+    }  # fmt: skip
+    file.write_text(json.dumps(document, indent=1) + "\n")
 
 
 def _write_deb(root: Path, control: Path, file: Path) -> None:
@@ -256,5 +336,9 @@ if __name__ == "__main__":
             zipapp(Path(place), Path(target))
         case ["deb", place, target]:
             deb(Path(place), Path(target))
+        case ["apt", place]:
+            apt(Path(place))
+        case ["sbom", place, target]:
+            sbom(Path(place), Path(target))
         case _:
             sys.exit(__doc__)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import json
 import os
@@ -255,3 +256,49 @@ def test_a_place_that_another_start_made_whole_meanwhile_stays(archive: Path) ->
         (place / tree.SITE / "mudroom/cli.py").unlink()
         start["unpack"](opened, manifest, str(place), VERSION)
     assert [path.name for path in place.parent.iterdir()] == [place.name], "what a killed start left is removed"
+
+
+def test_completions_of_the_wheel_lie_where_a_debian_looks(wheels: Path, tmp_path: Path) -> None:
+    with zipfile.ZipFile(wheels / "mudroom-1-py3-none-any.whl", "a") as archive:
+        for source in tree._SHARED:
+            archive.writestr(f"mudroom-1.data/data/share/{source}", "text")
+    tree.deb(_build(wheels, tmp_path / "tree"), tmp_path / "m.deb")
+    subprocess.run(["ar", "x", "m.deb"], cwd=tmp_path, check=True)
+    with tarfile.open(tmp_path / "data.tar.xz") as archive:
+        names = archive.getnames()
+    for place in tree._SHARED.values():
+        assert f"./usr/share/{place}" + (".gz" if place.startswith("man/") else "") in names
+    assert not [name for name in names if name.startswith("./usr/lib/mudroom/share")]
+
+
+def test_apt_finds_the_package_in_a_repository_of_files(wheels: Path, tmp_path: Path) -> None:
+    place = tmp_path / "apt"
+    place.mkdir()
+    tree.deb(_build(wheels, tmp_path / "tree"), place / "mudroom_1_amd64.deb")
+    tree.apt(place)
+    packages = (place / "Packages").read_bytes()
+    told = dict(line.split(": ", 1) for line in packages.decode().splitlines() if ": " in line)
+    content = (place / "mudroom_1_amd64.deb").read_bytes()
+    assert told["Package"] == "mudroom" and told["Filename"] == "./mudroom_1_amd64.deb"
+    assert (told["Size"], told["SHA256"]) == (str(len(content)), hashlib.sha256(content).hexdigest())
+    assert f" {hashlib.sha256(packages).hexdigest()} {len(packages)} Packages\n" in (place / "Release").read_text()
+
+
+def test_the_parts_list_names_each_wheel_and_what_is_vendored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
+    for name, version, more in (("mudroom", "1", "License-Expression: MIT"), ("Fast_Thing", "2", "License: other")):
+        metadata = f"Metadata-Version: 2.4\nName: {name}\nVersion: {version}\n{more}\n"
+        _wheel(tmp_path, f"{name}-{version}-py3-none-any.whl", {f"{name}-{version}.dist-info/METADATA": metadata})
+    texts = []
+    for number in (1, 2):
+        tree.sbom(tmp_path, tmp_path / f"{number}.json")
+        texts.append((tmp_path / f"{number}.json").read_text())
+    assert texts[0] == texts[1]
+    made = json.loads(texts[0])
+    assert made["metadata"]["component"]["purl"] == "pkg:pypi/mudroom@1"
+    assert made["metadata"]["component"]["licenses"] == [{"expression": "MIT"}]
+    names = {part["name"]: part for part in made["components"]}
+    assert set(names) == {"Fast_Thing", "preact", "htm", "@highlightjs/cdn-assets"}
+    content = (tmp_path / "Fast_Thing-2-py3-none-any.whl").read_bytes()
+    assert names["Fast_Thing"]["externalReferences"][0]["hashes"][0]["content"] == hashlib.sha256(content).hexdigest()
+    assert made["dependencies"][0]["dependsOn"] == sorted(part["purl"] for part in names.values())

@@ -29,6 +29,8 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 SOURCE = "src/native"
 """The directory; all its files of C are one program."""
+SHARE = "share"
+"""Completions and the manual page, which ``dev/release`` puts into the sdist: they are printed by mudroom itself."""
 LAUNCHER, LAUNCHER_PLACE = "src/native/launcher", "mudroom/sandbox/client/mudroom-launcher-2"
 """The same of the launcher, and its path in the wheel: ``LAUNCHER`` of ``core/system/launcher.py``."""
 ELSEWHERE = "py3-none-macosx_10_12_x86_64.macosx_11_0_arm64.win_amd64.win_arm64"
@@ -57,6 +59,9 @@ class NativeBuildHook(BuildHookInterface):  # type: ignore[misc]  # its package 
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Compile the programs, and put them into the wheel. ``version``: "editable" or "standard"."""
+        share = os.path.join(self.root, SHARE)
+        if os.path.isdir(share):
+            build_data["shared_data"] = {share: SHARE}
         if os.environ.get("MUDROOM_WHEEL") == "elsewhere":
             build_data["tag"] = ELSEWHERE
             return

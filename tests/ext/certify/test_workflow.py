@@ -1,4 +1,4 @@
-"""``.github/workflows/certify.yml`` and ``dev/certify``, as far as they can be run here: each line of the workflow runs
+"""``.github/workflows`` and ``dev/certify``, as far as they can be run here: each line of the workflow runs
 with stand-ins for programs of other systems, and the parts of ``dev/certify`` by a mudroom that does as if."""
 
 from __future__ import annotations
@@ -30,13 +30,16 @@ ROOT = Path(__file__).parents[3]
 TEXT = (ROOT / ".github/workflows/certify.yml").read_text()
 WORKFLOW = yaml.safe_load(TEXT)
 SCRIPT = (ROOT / "dev/as-user.ps1").read_text()
-STOOD_FOR = ("python", "python3", "pwsh", "sudo")
+RELEASE = (ROOT / ".github/workflows/release.yml").read_text()
+BOTH = [(TEXT, WORKFLOW), (RELEASE, yaml.safe_load(RELEASE))]
+STOOD_FOR = ("python", "python3", "pwsh", "sudo", "gh")
 _STAND_IN = """#!/usr/bin/python3 -IS
 import json, os, sys
 with open({log!r}, "a") as log:
     log.write(json.dumps([os.path.basename(sys.argv[0]), *sys.argv[1:]]) + chr(10))
 """
-WRITES = {"unix": {"id-token", "attestations"}, "windows": {"id-token", "attestations"}, "records": {"contents"}}
+SIGNS = {"id-token", "attestations"}
+WRITES = {"unix": SIGNS, "windows": SIGNS, "build": SIGNS, "records": {"contents"}, "draft": {"contents"}}
 
 
 def lines_of(job: dict[str, Any]) -> Iterator[tuple[str, dict[str, str]]]:
@@ -56,7 +59,7 @@ def started(line: str, variables: dict[str, str], place: Path) -> list[list[str]
     programs.mkdir(exist_ok=True)
     for path in (
         *(programs / name for name in STOOD_FOR),
-        *(place / name for name in (".venv/bin/python", "dev/wine", "dev/certify")),
+        *(place / name for name in (".venv/bin/python", "dev/wine", "dev/certify", "dev/release")),
     ):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(_STAND_IN.format(log=str(log)))
@@ -72,6 +75,9 @@ def check(words: list[str]) -> None:
     if words[0] == "pwsh":
         assert words[1] == "dev/as-user.ps1" and words[2] in ("user", "admin")
         return check(words[3:])
+    if words[0] in ("gh", "release"):
+        assert words[1:3] == ["release", "create"] or words[1:] == ["--try"]
+        return None
     if words[0] == "certify" or words[1:2] == ["dev/certify"]:
         assert os.access(ROOT / "dev/certify", os.X_OK) and words[-2] in ("run", "publish")
         return None
@@ -96,7 +102,7 @@ def check(words: list[str]) -> None:
 
 def test_each_line_of_the_workflow_runs_and_names_what_exists(tmp_path: Path) -> None:
     count = 0
-    for job in WORKFLOW["jobs"].values():
+    for job in (job for _text, workflow in BOTH for job in workflow["jobs"].values()):
         for line, variables in lines_of(job):
             commands = started(line, variables, tmp_path)
             assert commands, line
@@ -107,15 +113,17 @@ def test_each_line_of_the_workflow_runs_and_names_what_exists(tmp_path: Path) ->
 
 
 def test_actions_are_pinned_and_say_their_release() -> None:
-    used = [step["uses"] for job in WORKFLOW["jobs"].values() for step in job["steps"] if "uses" in step]
+    jobs = [job for _text, workflow in BOTH for job in workflow["jobs"].values()]
+    used = [step["uses"] for job in jobs for step in job["steps"] if "uses" in step]
     assert used and all(re.fullmatch(r"actions/[\w-]+@[0-9a-f]{40}", name) for name in used)
-    assert len(re.findall(r"uses: actions/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$", TEXT, re.MULTILINE)) == len(used)
+    pinned = re.findall(r"(?m)uses: actions/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$", TEXT + RELEASE)
+    assert len(pinned) == len(used)
     assert len(set(used)) == len({name.partition("@")[0] for name in used}), "one commit of each action"
 
 
 def test_a_job_may_do_what_it_has_to_and_ends() -> None:
-    assert WORKFLOW["permissions"] == {}
-    for name, job in WORKFLOW["jobs"].items():
+    assert [workflow["permissions"] for _text, workflow in BOTH] == [{}, {}]
+    for name, job in (row for _text, workflow in BOTH for row in workflow["jobs"].items()):
         assert 0 < job["timeout-minutes"] <= 120, name
         writes = {scope for scope, may in job["permissions"].items() if may == "write"}
         assert writes == WRITES.get(name, set()), name
@@ -124,6 +132,7 @@ def test_a_job_may_do_what_it_has_to_and_ends() -> None:
                 assert step["with"] == {"persist-credentials": False}
     assert set(WORKFLOW[True]) == {"push", "workflow_dispatch", "schedule"}  # YAML 1.1: on is true. No pull request
     assert "workflow_dispatch" in WORKFLOW["jobs"]["records"]["if"]
+    assert BOTH[1][1][True] == {"push": {"tags": ["v*"]}}
 
 
 @pytest.mark.parametrize("job", ["unix", "windows"])
