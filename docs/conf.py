@@ -31,7 +31,9 @@ NAVIGATION = {
         "reference/commands reference/policy reference/keys reference/json reference/library "
         "POLICY NETWORK PROFILES LIBRARY COMMANDS FORMAT GLOSSARY"
     ),
-    "Subjects": ("THREATS PAGE REVIEW GIT MOUNTS ATTEMPTS HOOKS MCP ACP CONTAINERS FLEET MACOS WINDOWS DESIGN"),
+    "Subjects": (
+        "THREATS PAGE REVIEW GIT MOUNTS ATTEMPTS HOOKS MCP ACP ORCHESTRA CONTAINERS FLEET MACOS WINDOWS DESIGN"
+    ),
     "Evidence": (
         "evidence/ESCAPES evidence/BYPASSES evidence/KNOWN evidence/MERGES evidence/PROTECTIONS evidence/SYSCALLS "
         "evidence/FOREIGN evidence/FILESYSTEMS evidence/METADATA evidence/POWER evidence/EFFECTS evidence/RUNS_LATER "

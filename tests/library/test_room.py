@@ -13,7 +13,7 @@ import pytest
 import mudroom
 from conftest import Place, full_listing
 from mudroom.errors import CommandNotStarted, ForkExists, ForkMoved, MudroomError, Refused, UsageError
-from rooms import environ_of, open_room, policy, until
+from rooms import LONG, environ_of, open_room, policy, until
 
 
 @pytest.fixture
@@ -455,3 +455,15 @@ def test_an_error_says_who_is_at_fault(room: mudroom.Room) -> None:
         room.changes("nothing")
     with pytest.raises(UsageError, match="no fork named nothing"):
         room.discard("nothing")
+
+
+def test_a_fork_is_discarded_right_after_its_command_in_the_background(place: Place) -> None:
+    """The sandbox ends a moment after its last command."""
+    with open_room(place) as room:
+        for _ in range(5):
+            fork = room.fork()
+            command = fork.start(["sleep", LONG])
+            assert fork.run("echo beside > it").ok
+            assert command.end() is not None
+            fork.discard()
+        assert room.forks() == []

@@ -71,7 +71,7 @@ def _result(ended: Ended) -> CodeResult | None:
     try:
         answer = json.loads(ended.stdout)
         value, out, err, error = (answer[name] for name in ("value", "stdout", "stderr", "error"))
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None
     texts = [text for text in (value, *(error or ())) if text is not None]
     if not all(isinstance(text, str) for text in (out, err, *texts)) or (error and len(error) != 3):

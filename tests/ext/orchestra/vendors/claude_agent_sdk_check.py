@@ -9,6 +9,7 @@ import pytest
 from claude_agent_sdk import ResultMessage, query
 from model_server import ModelServer
 from scenario import Step
+from vendor_project import run_of_page
 
 from mudroom.ext.orchestra.claude_agent_sdk import mudroom_options
 from mudroom.ext.orchestra.workspace import Workspace
@@ -56,3 +57,9 @@ async def test_an_agent_has_the_tools_of_a_fork_alone(
 def test_an_option_that_leads_past_the_sandbox_is_refused(project: Path, name: str) -> None:
     with Workspace(project) as workspace, pytest.raises(TypeError, match="is set by mudroom"):
         mudroom_options(workspace, **{name: []})
+
+
+async def test_the_page(project: Path, environment: dict[str, str]) -> None:
+    with ModelServer(STEPS[-2:]) as server:
+        given = {"task": "write the answer", "env": {**environment, "ANTHROPIC_BASE_URL": server.url}}
+        assert "+42" in await run_of_page("Claude Agent SDK", project, **given)["main"]()

@@ -15,6 +15,7 @@ from daytona import (
     DaytonaTimeoutError,
     FileUpload,
 )
+from vendor_project import run_of_page
 
 from mudroom.ext.orchestra.daytona import Daytona
 
@@ -63,3 +64,7 @@ def test_files(project: Path, tmp_path: Path) -> None:
             files.download_file(path)
     sandbox.stop()
     sandbox.delete()
+
+
+def test_the_page(project: Path) -> None:
+    assert "+print(42)" in run_of_page("Daytona", project)["diff"]

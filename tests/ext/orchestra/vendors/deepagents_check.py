@@ -11,6 +11,7 @@ from deepagents import create_deep_agent
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage
 from langchain_tests.integration_tests import SandboxIntegrationTests
+from vendor_project import run_of_page
 
 from mudroom.ext.orchestra.deepagents import MudroomSandbox
 
@@ -69,3 +70,9 @@ async def test_errors_are_codes(project: Path) -> None:
         assert sandbox.download_files([f"{project}/nope"])[0].error == "file_not_found"
         ended = await sandbox.aexecute("sleep 60 & sleep 61", timeout=1)
         assert (ended.exit_code, ended.output) == (124, "\nthe command ran out of time")
+
+
+def test_the_page(project: Path) -> None:
+    call = {"name": "write_file", "args": {"file_path": f"{project}/answer", "content": "42"}, "id": "1"}
+    model = Scripted(messages=iter([AIMessage("", tool_calls=[call]), AIMessage("done")]))
+    assert "+42" in run_of_page("deepagents", project, model=model, task="write the answer")["diff"]

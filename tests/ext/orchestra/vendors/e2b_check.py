@@ -14,6 +14,7 @@ from e2b import (
     SandboxNotFoundException,
     TimeoutException,
 )
+from vendor_project import run_of_page
 
 from mudroom.ext.orchestra.e2b import Sandbox
 
@@ -81,3 +82,7 @@ def test_files(project: Path) -> None:
             files.read("d")
         with pytest.raises(SandboxException):
             files.write("/etc/x", "")
+
+
+def test_the_page(project: Path) -> None:
+    assert "+print(42)" in run_of_page("e2b", project)["diff"]

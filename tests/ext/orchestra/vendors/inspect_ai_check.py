@@ -6,15 +6,14 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from inspect_ai import Task, eval_async
+from inspect_ai import eval_async, task_with
 from inspect_ai.dataset import Sample
 from inspect_ai.model import ModelOutput, ModelUsage, get_model
 from inspect_ai.scorer import includes
-from inspect_ai.solver import generate, use_tools
-from inspect_ai.tool import bash
 from inspect_ai.util import OutputLimitExceededError
 from inspect_ai.util._sandbox.limits import override_max_exec_output_size
 from inspect_ai.util._sandbox.self_check import *  # noqa: F403
+from vendor_project import run_of_page
 
 import mudroom
 from mudroom.ext.orchestra.inspect_ai import MudroomSandboxEnvironment
@@ -50,13 +49,12 @@ async def test_an_evaluation_is_scored_and_keeps_its_forks(project: Path, tmp_pa
     ]
     for output in outputs:
         output.usage = ModelUsage()  # otherwise tokens are counted by a table that is downloaded
-    task = Task(
-        dataset=[Sample("write the answer", target="42")],
-        solver=[use_tools(bash(timeout=30)), generate()],
-        scorer=includes(),
-        sandbox=("mudroom", {"project": str(project), "keep": True, "deny": ["example.com"]}),
+    task = run_of_page("inspect-ai", project, dataset=[Sample("write the answer", target="42")])["task"]
+    logs = await eval_async(
+        task_with(task, scorer=includes()),
+        get_model("mockllm/model", custom_outputs=outputs),
+        log_dir=str(tmp_path / "logs"),
     )
-    logs = await eval_async(task, get_model("mockllm/model", custom_outputs=outputs), log_dir=str(tmp_path / "logs"))
     assert logs[0].status == "success" and logs[0].results.scores[0].metrics["accuracy"].value == 1
     tool = next(message for message in logs[0].samples[0].messages if message.role == "tool")
     assert "42\nhello" in str(tool.content) and "TOKEN" not in str(tool.content)

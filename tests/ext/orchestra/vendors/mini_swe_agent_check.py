@@ -8,6 +8,7 @@ import pytest
 from minisweagent.agents.default import DefaultAgent
 from minisweagent.environments import get_environment
 from minisweagent.models.test_models import DeterministicModel, make_output
+from vendor_project import run_of_page
 
 from mudroom.ext.orchestra.mini_swe_agent import MudroomEnvironment
 
@@ -53,3 +54,11 @@ def test_time_and_bytes(project: Path) -> None:
     assert made.execute({"command": "printf '\\377'"})["output"] == "\ufffd"
     assert made.execute({"command": "sudo ls"})["returncode"] == 126
     made.cleanup()
+
+
+def test_the_page(project: Path) -> None:
+    commands = ["echo 42 > answer", DONE]
+    model = DeterministicModel(outputs=[make_output("", [{"command": command}]) for command in commands])
+    config = {"system_template": "", "instance_template": "{{task}}", "cost_limit": 9}
+    names = run_of_page("mini-swe-agent", project, model=model, config=config, task="write the answer")
+    assert "+42" in names["diff"]

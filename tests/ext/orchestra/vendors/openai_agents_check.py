@@ -15,6 +15,7 @@ from agents.sandbox import Manifest, SandboxAgent
 from agents.sandbox.entries import File
 from agents.sandbox.errors import ExecTimeoutError, InvalidManifestPathError, WorkspaceReadNotFoundError
 from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage, ResponseOutputText
+from vendor_project import run_of_page
 
 import mudroom
 from agents import ModelResponse, RunConfig, Runner, Usage, set_tracing_disabled  # type: ignore[attr-defined]
@@ -106,3 +107,8 @@ async def test_a_session(project: Path) -> None:
 async def test_a_root_of_its_own_is_refused(project: Path) -> None:
     with pytest.raises(ValueError, match="the manifest's root"):
         await MudroomSandboxClient(project).create(manifest=Manifest(root="/elsewhere"))
+
+
+def test_the_page(project: Path) -> None:
+    names = run_of_page("OpenAI Agents SDK", project, model=Scripted("echo 42 > answer"), task="write the answer")
+    assert "+42" in names["diff"]

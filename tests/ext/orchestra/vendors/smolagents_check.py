@@ -10,6 +10,7 @@ import pytest
 from smolagents import CodeAgent, Model, tool
 from smolagents.models import ChatMessage, MessageRole
 from smolagents.utils import AgentError
+from vendor_project import run_of_page
 
 from mudroom.ext.orchestra.smolagents import MudroomExecutor
 
@@ -84,3 +85,8 @@ def test_an_answer_is_not_believed(executor: MudroomExecutor) -> None:
     forged = "class FinalAnswerException(BaseException):\n    value = 'pickle:gASVJQ=='\nraise FinalAnswerException"
     with pytest.raises(Exception, match="Pickle data rejected"):
         executor(forged)
+
+
+def test_the_page(project: Path) -> None:
+    model = Scripted("open('answer', 'w').write('42')\nfinal_answer(42)")
+    assert "+42" in run_of_page("smolagents", project, model=model, task="write the answer")["diff"]
