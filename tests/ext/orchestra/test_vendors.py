@@ -40,7 +40,8 @@ def test_a_framework_works_on_a_fork(tmp_path: Path, vendor: str) -> None:
         "PYTHONPATH": os.pathsep.join(map(str, paths)),
         "MSWEA_GLOBAL_CONFIG_DIR": str(tmp_path / "mini"),
     }
-    options = ["-q", "-c", "/dev/null", "--rootdir", HERE / "vendors", "--confcutdir", HERE / "vendors"]
+    vendors = str(HERE / "vendors")
+    options = ["-q", "-c", "/dev/null", "--rootdir", vendors, "--confcutdir", vendors]
     plugins = ["-p", "vendor_project", "-p", "no:cacheprovider", "-o", "asyncio_mode=auto"]
     done = subprocess.run(
         [python, "-m", "pytest", *options, *plugins, HERE / f"vendors/{vendor}_check.py"],
