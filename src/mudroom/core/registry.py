@@ -149,14 +149,15 @@ ROWS: Mapping[str, Mapping[str, str]] = {
 """By kind, then by name: a module below ``mudroom.ext``. Its first component is the satellite's folder."""
 
 NEEDS: Mapping[str, tuple[str, ...]] = {
+    "decisions": ("remarks",),
     "effects": ("inspection",),
     "fleet": ("inspection", "transfer"),
     "order": ("review",),
     "reasons": ("review",),
     "remarks": ("review",),
-    "tui": ("attempts", "order", "reasons", "remarks", "review", "views"),
+    "tui": ("attempts", "decisions", "order", "reasons", "remarks", "review", "views"),
     "views": ("order", "review"),
-    "web": ("attempts", "order", "reasons", "remarks", "review", "views"),
+    "web": ("attempts", "decisions", "order", "reasons", "remarks", "review", "views"),
 }
 """Satellites that another one needs. If a needed satellite is absent, the one that needs it counts as absent, too."""
 
