@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 import stat
-from contextlib import suppress
+from contextlib import closing, suppress
 
 from mudroom.core.confinement.cache_place import NAMES, NOWHERE, CacheShare, CacheView, pool_written, pools_read
 from mudroom.core.system.closing import Descriptor
@@ -190,6 +190,7 @@ def _copy_pools(pools: tuple[bytes, ...], target: int, limit: int) -> None:
     Uses reflinks where the file system has them."""
     from mudroom.stage.copy import clone, listed
     from mudroom.stage.layers.union import staged_source
+    from mudroom.vault.caches.pool import SharedCache
 
     places = [place.rpartition(b"/") for place in pools]
     if sum(SharedCache(above, name).size for above, _slash, name in places) > limit:
