@@ -51,6 +51,7 @@ mudroom checkpoint --fork a --json
 mudroom rollback good --fork a --yes --json
 mudroom diff a --json
 mudroom diff a --order risk --json
+mudroom diff a --why --json
 mudroom diff a now --json
 mudroom diff g --commits -p --json
 mudroom review a --json
