@@ -77,7 +77,8 @@ def main(words: Sequence[str]) -> int:
         print(f"{name}: {len(rows)} commits", file=sys.stderr)  # noqa: T201
     text = HEAD.format(commits=len(rows), seed=args.seed, least=LEAST, most=MOST) + _report(rows)
     if args.write:
-        DOCUMENT.write_text(text)
+        _own, heading, others = DOCUMENT.read_text().partition("## What is observed at a hunk\n")
+        DOCUMENT.write_text(text + ("\n" + heading + others if heading else ""))
     else:
         print(text)  # noqa: T201
     return 0

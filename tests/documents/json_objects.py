@@ -52,6 +52,7 @@ mudroom rollback good --fork a --yes --json
 mudroom diff a --json
 mudroom diff a --order risk --json
 mudroom diff a --view --json
+mudroom diff a --why --json
 mudroom diff a now --json
 mudroom diff g --commits -p --json
 mudroom review a --json

@@ -12,8 +12,8 @@ from mudroom.core.journal.event import data_of
 from mudroom.core.journal.event_filter import EventFilter
 from mudroom.core.settings import Settings
 from mudroom.session import Session
-from mudroom.vault.forks import changed_paths
-from mudroom.vault.forks.changed_paths import digest_of
+from mudroom.vault.journal import changed_paths
+from mudroom.vault.journal.changed_paths import digest_of
 
 
 def events(session: Session, kind: str = "run") -> list[dict[str, Any]]:

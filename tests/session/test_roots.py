@@ -9,8 +9,11 @@ import pytest
 
 from box import if_namespaces
 from conftest import Listing, Place, listing, tick
+from mudroom.core.journal.event import data_of
+from mudroom.core.journal.event_filter import EventFilter
 from mudroom.core.settings import Settings
 from mudroom.errors import MudroomError, Unsupported, UsageError
+from mudroom.ext.reasons.session import Reasons
 from mudroom.session import Session
 from mudroom.session.forks import Forks
 from mudroom.vault.apply.transaction import ApplyDirectory, recover
@@ -49,6 +52,19 @@ def staged(place: Place, lib: Path, script: bytes = SCRIPT) -> tuple[Session, st
 def vault_of(session: Session, lib: Path) -> Path:
     (name,) = (name for name in os.listdir(session.vault.path + b"/..") if name.startswith(os.fsencode(lib.name)))
     return Path(os.fsdecode(session.vault.path)).parent / os.fsdecode(name)
+
+
+def test_each_project_has_the_paths_that_the_command_changed_there(place: Place, lib: Path) -> None:
+    session, fork = staged(place, lib)
+    session.run([b"sh", b"-ec", b"echo more >> ../lib/code"], fork=fork, roots=[os.fsencode(lib)])
+    (there,) = (there for _tied, there in session.changes.parts(fork))
+    told = [data_of(event)["paths"] for event in there.vault.journal.events(where=EventFilter(("run",)))]
+    assert [[row[0] for row in rows] for rows in told] == [["code", "new", "old", "new/file"], ["code"]]
+    own = [data_of(event).get("paths", []) for event in session.vault.journal.events(where=EventFilter(("run",)))]
+    assert [[row[0] for row in rows] for rows in own] == [["here"], []]
+    seen = Reasons(session, fork).of_file(os.fsencode(lib / "code"))
+    assert [step.command[2] for step in seen.steps] == [SCRIPT.decode(), "echo more >> ../lib/code"]
+    assert seen.rows[0].blame.steps == (0, 1)
 
 
 def test_all_parts_are_applied_undone_and_redone_together(place: Place, lib: Path) -> None:

@@ -30,7 +30,6 @@ from mudroom.session.users import Users, is_shared
 from mudroom.stage.stamp import is_settled
 from mudroom.typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from mudroom.vault.forks import stacking
-from mudroom.vault.forks.changed_paths import changed_paths, recorded_changes
 from mudroom.vault.forks.collection import (
     KILLED,
     CollectedCommand,
@@ -47,6 +46,7 @@ from mudroom.vault.forks.damage import reason_of, require_layers, require_tree
 from mudroom.vault.forks.logins import has_logins, settle_logins
 from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.forks.ties import Tie, parts_of, renaming, require_first, require_single, ties_of
+from mudroom.vault.journal.changed_paths import changed_paths, recorded_changes
 from mudroom.vault.moment import is_of_earlier_boot
 from mudroom.vault.store.fork import PUSHES, Fork, fork_directory, last_holder, mount_note
 from mudroom.vault.store.store import OUTSIDE, Vault, at_once

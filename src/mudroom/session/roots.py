@@ -17,6 +17,7 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from mudroom.core.confinement.cache_place import CACHES
 from mudroom.core.confinement.spec import Bind, Overlay, StagedRoot
 from mudroom.core.result import RootResult
+from mudroom.core.tree.change import Changeset
 from mudroom.core.tree.credential_stores import store_places
 from mudroom.core.tree.path import ancestors, is_below, show
 from mudroom.errors import ForkGone, MudroomError, Unsupported, UsageError
@@ -34,6 +35,7 @@ from mudroom.vault.forks.collection import CollectedCommand, gather, shown_view,
 from mudroom.vault.forks.flatten import unstack
 from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.forks.ties import ROOTS, Tie, tie, ties_of
+from mudroom.vault.journal.changed_paths import changed_paths, recorded_changes
 from mudroom.vault.moment import command_start
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault, project_of
@@ -118,6 +120,9 @@ class StagedRoots:
         self._open = ExitStack()
         self._started: list[CommandStart] = []
         self.results: tuple[RootResult, ...] = ()
+        self._befores: list[Changeset] = []
+        self.paths: list[dict[str, Any]] = []
+        """Of each result the paths that the command changed (``changed_paths``)."""
 
     @property
     def turns(self) -> list[Turn]:
@@ -153,6 +158,7 @@ class StagedRoots:
     def begin(self, called: int) -> None:
         """Record that the command begins."""
         self._started = [command_start(part.vault.path, called) for part in self._parts]
+        self._befores = [recorded_changes(part.fork) for part in self._parts]
         for part, started in zip(self._parts, self._started, strict=True):
             part.fork.begin(started)
 
@@ -164,13 +170,16 @@ class StagedRoots:
     def collect(self, command: CollectedCommand) -> tuple[RootResult, ...]:
         """Record the parts' changes after the command."""
         results = []
-        for part, (opened, view), started in zip(self._parts, self._views, self._started, strict=True):
+        rows = zip(self._parts, self._views, self._started, self._befores, strict=True)
+        for part, (opened, view), started, before in rows:
             view.unmounted()
             if part.tied.is_home:
                 tidy_home(part.fork, part.tied.path, self._places)
             changeset = gather(part.fork, opened, view, command, started)
             part.fork.end()
             part.session.forks.tools.refresh(part.fork)
+            hides = part.session.forks.secrets.hides
+            self.paths.append(changed_paths(part.session.vault, part.fork, before, changeset, hides))
             results.append(RootResult(part.tied.path, part.tied.label(), part.tied.is_home, changeset))
         self.results = tuple(results)
         return self.results

@@ -18,9 +18,9 @@ from mudroom.session.machine import Machine
 from mudroom.session.order import Case, CommandEnd, Order, Outcome, ProtectionLost
 from mudroom.session.sandboxes import Sandboxes
 from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
-from mudroom.vault.forks.changed_paths import changed_paths, recorded_changes
 from mudroom.vault.forks.collection import CollectedCommand
 from mudroom.vault.forks.damage import reason_of
+from mudroom.vault.journal.changed_paths import changed_paths, recorded_changes
 from mudroom.vault.store.fork import Fork
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def _run_in(parts: Parts, order: Order, case: Case, outcome: Outcome, name: str)
     """Run an allowed command in the fork ``name``. Raise ForkGone if another process discards the fork before the
     command has it, ProtectionLost if the verdict is void; nothing has run then."""
     end, changeset, duration, roots, words = None, Changeset(), 0.0, tuple[RootResult, ...](), tuple[bytes, ...]()
-    paths: list[dict[str, Any]] = []
+    paths, beside = dict[str, Any](), list[dict[str, Any]]()
     with parts.forks.taken(name, named=order.fork is not None) as (fork, is_new):
         try:
             with parts.sandboxes.acquire(fork, order, outcome) as sandbox, _beside(parts.forks, fork, order, outcome):
@@ -87,8 +87,7 @@ def _run_in(parts: Parts, order: Order, case: Case, outcome: Outcome, name: str)
                         order.cancellation.require_unset()
                     if case.wants_checkpoint:
                         outcome.checkpoint = sandbox.checkpoint_before()
-                    places = [(parts.forks, fork), *((there.forks, tied.fork(fork)) for tied, there in order.roots)]
-                    befores = [recorded_changes(staged) for _forks, staged in places]
+                    before = recorded_changes(fork)
                     began = time.monotonic()
                     end = sandbox.run(order, outcome)
                     command = CollectedCommand(
@@ -107,11 +106,8 @@ def _run_in(parts: Parts, order: Order, case: Case, outcome: Outcome, name: str)
                         ran = result_of(fork.name, order, case, outcome, end)
                         _journal_uncollected(parts.forks, order, ran._replace(duration=time.monotonic() - began), error)
                         raise
-                    afters = [changeset, *(root.changeset for root in roots)]
-                    paths = [
-                        changed_paths(forks.vault, staged, before, after, forks.secrets.hides)
-                        for (forks, staged), before, after in zip(places, befores, afters, strict=True)
-                    ]
+                    beside = outcome.roots.paths if order.roots else beside
+                    paths = changed_paths(parts.forks.vault, fork, before, changeset, parts.forks.secrets.hides)
                     duration = time.monotonic() - began
         except ProtectionLost:
             if is_new and order.fork is not None:  # ``taken`` discards an unnamed one
@@ -123,8 +119,8 @@ def _run_in(parts: Parts, order: Order, case: Case, outcome: Outcome, name: str)
             return refused(parts, order, case.changed())
         result = result_of(fork.name, order, case, outcome, end)._replace(changeset=changeset, duration=duration)
         result = result._replace(roots=roots)
-        _journal_run(parts.forks, order, result, outcome, paths[0])
-        for root, (_tied, session), touched in zip(roots, order.roots, paths[1:], strict=True):
+        _journal_run(parts.forks, order, result, outcome, paths)
+        for root, (_tied, session), touched in zip(roots, order.roots, beside, strict=True):
             if root.changeset.changes:
                 there = result._replace(changeset=root.changeset, command=words)
                 _journal(session.forks, "run", order, there, touched)

@@ -92,7 +92,7 @@ def test_each_hunk_has_its_command_and_its_turn(cli: Cli) -> None:
     assert head == "f @@ -1,1 +1,2 @@"
     assert first.startswith("    observed: changed by command 1 of 1 (`sh -ec 'echo two >> f; echo new > n'`), ")
     assert ", turn 1: “add \\x1b[31mtwo to it xxx" in first and "x" * 300 not in first and "\x1b" not in done.stdout
-    assert second == "    claude's s.jsonl has this call, which agrees in path, content and time: Edit"
+    assert second == "    claude's s.jsonl has this call, which agrees in path, content, time: Edit"
     assert "n @@ -0,0 +1,1 @@" in rest
     assert done.stderr == "note: 1 part of the conversations could not be read\n"
 

@@ -24,8 +24,8 @@ from mudroom.ext.review.roots import root_of
 from mudroom.ext.review.rows import RowDifference, difference, review_fork
 from mudroom.session import Session
 from mudroom.stage.layers.union import OneLayer
-from mudroom.vault.forks.changed_paths import LARGEST as LARGEST_FILE
-from mudroom.vault.forks.changed_paths import digest_of
+from mudroom.vault.journal.changed_paths import LARGEST as LARGEST_FILE
+from mudroom.vault.journal.changed_paths import digest_of
 from mudroom.vault.store.fork import Fork
 
 MOST_EVENTS, MOST_LAYERS, MOST_HOSTS = 100_000, 200, 10

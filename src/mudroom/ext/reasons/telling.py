@@ -10,7 +10,6 @@ from mudroom.core.text.plural import counted
 from mudroom.core.text.redaction import redact
 from mudroom.core.tree.path import show_path
 from mudroom.core.tree.quote import show_text
-from mudroom.ext.reasons.core.step import Step
 from mudroom.ext.reasons.core.turn import Turn
 from mudroom.ext.reasons.session import Observed, ObservedFile, Reasons, new_range
 
@@ -39,7 +38,9 @@ def observed_lines(reasons: Reasons, seen: ObservedFile, row: Observed) -> list[
     if turn is not None:
         agent, name = printable(turn.conversation.agent), printable(turn.conversation.name)
         call = f"{turn.call.tool}: {turn.call.text}" if not turn.call.paths else turn.call.tool
-        lines.append(f"{agent}'s {name} has this call, which agrees in {_by(turn)}: {_shortened(reasons, call)}")
+        lines.append(
+            f"{agent}'s {name} has this call, which agrees in {', '.join(turn.by)}: {_shortened(reasons, call)}"
+        )
     if row.blame.earlier:
         numbers = ", ".join(str(number + 1) for number in row.blame.earlier)
         lines.append(f"other commands that changed the file: {numbers}")
@@ -57,49 +58,33 @@ def where(row: Observed) -> str:
 
 
 def observed_to_json(reasons: Reasons, seen: ObservedFile, row: Observed) -> dict[str, Any]:
-    turn = row.turn
-    first, count = new_range(row.hunk) if row.hunk is not None else (0, 0)
+    """Return what was observed at a hunk, for programs. Numbers of commands count from 1."""
+    first, lines = new_range(row.hunk) if row.hunk is not None else (0, 0)
     return {
-        "path": show_path(seen.path),
-        "header": row.hunk.header.decode().strip() if row.hunk is not None else "",
-        "first": first,
-        "lines": count,
-        "commands": [_step_to_json(seen, number) for number in row.blame.steps],
-        "of": len(seen.steps),
-        "others": [number + 1 for number in row.blame.earlier],
-        "certain": row.blame.is_certain,
-        "since": row.blame.since,
-        "turn": None if turn is None else _turn_to_json(reasons, turn),
-        "hosts": [printable(host) for host in row.hosts],
-        "text": observed_lines(reasons, seen, row),
-    }
+        "path": show_path(seen.path), "header": where(row) if row.hunk is not None else "", "first": first,
+        "lines": lines, "commands": [_step_to_json(seen, number) for number in row.blame.steps],
+        "of": len(seen.steps), "others": [number + 1 for number in row.blame.earlier],
+        "certain": row.blame.is_certain, "since": row.blame.since,
+        "turn": None if row.turn is None else _turn_to_json(reasons, row.turn),
+        "hosts": [printable(host) for host in row.hosts], "text": observed_lines(reasons, seen, row),
+    }  # fmt: skip
 
 
 def _turn_to_json(reasons: Reasons, turn: Turn) -> dict[str, Any]:
+    conversation, call = turn.conversation, turn.call
     return {
-        "agent": turn.conversation.agent,
-        "conversation": printable(turn.conversation.name),
-        "turn": turn.call.turn,
-        "prompt": _shortened(reasons, turn.call.prompt),
-        "tool": _shortened(reasons, turn.call.tool),
-        "time": turn.call.time,
-        "by": list(turn.by),
-        "reads": [printable(path) for path in turn.reads],
-    }
+        "agent": conversation.agent, "conversation": printable(conversation.name), "turn": call.turn,
+        "prompt": _shortened(reasons, call.prompt), "tool": _shortened(reasons, call.tool), "time": call.time,
+        "by": list(turn.by), "reads": [printable(path) for path in turn.reads],
+    }  # fmt: skip
 
 
 def _step_to_json(seen: ObservedFile, number: int) -> dict[str, Any]:
     step = seen.steps[number]
     return {
-        "number": number + 1,
-        "kind": step.kind,
-        "event": step.event,
-        "command": list(step.command),
-        "agent": step.agent or None,
-        "began": step.began,
-        "ended": step.ended,
-        "exit_code": step.exit_code,
-    }
+        "number": number + 1, "kind": step.kind, "event": step.event, "command": list(step.command),
+        "agent": step.agent or None, "began": step.began, "ended": step.ended, "exit_code": step.exit_code,
+    }  # fmt: skip
 
 
 def _step_words(seen: ObservedFile, number: int) -> str:
@@ -107,17 +92,8 @@ def _step_words(seen: ObservedFile, number: int) -> str:
     words = f"command {number + 1} of {len(seen.steps)} {_KINDS.get(step.kind, '')}"
     if step.command:
         words += f"(`{show_text(step.command, LONGEST)}`) "
-    words = words.rstrip() + f", {_clock(step)}"
-    return words + (f", exit {step.exit_code}" if step.exit_code else "")
-
-
-def _clock(step: Step) -> str:
-    return time.strftime("%H:%M", time.localtime(step.ended // 10**9))
-
-
-def _by(turn: Turn) -> str:
-    *first, last = turn.by
-    return f"{', '.join(first)} and {last}" if first else last
+    clock = time.strftime("%H:%M", time.localtime(step.ended // 10**9))
+    return f"{words.rstrip()}, {clock}" + (f", exit {step.exit_code}" if step.exit_code else "")
 
 
 def _shortened(reasons: Reasons, text: str) -> str:
