@@ -143,12 +143,13 @@ ROWS: Mapping[str, Mapping[str, str]] = {
 """By kind, then by name: a module below ``mudroom.ext``. Its first component is the satellite's folder."""
 
 NEEDS: Mapping[str, tuple[str, ...]] = {
+    "decisions": ("remarks",),
     "effects": ("inspection",),
     "fleet": ("inspection", "transfer"),
     "order": ("review",),
     "remarks": ("review",),
-    "tui": ("attempts", "order", "remarks", "review"),
-    "web": ("attempts", "order", "remarks", "review"),
+    "tui": ("attempts", "decisions", "order", "remarks", "review"),
+    "web": ("attempts", "decisions", "order", "remarks", "review"),
 }
 """Satellites that another one needs. If a needed satellite is absent, the one that needs it counts as absent, too."""
 
