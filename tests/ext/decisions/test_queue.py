@@ -45,7 +45,7 @@ def test_rows_come_in_the_order_in_which_they_cost_time(three: Cli) -> None:
         ("finished", "done"),
     ]
     assert [row.action for row in rows] == ["Answer", "Decide", "Look", "Review"]
-    assert rows[0].command == "sudo rm -rf /" and rows[0].words == "bot has asked for:"
+    assert rows[0].command == "sudo rm -rf /" and rows[0].words == "has asked for:"
     assert rows[3].words == "1 changed file"
 
 

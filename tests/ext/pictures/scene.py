@@ -76,6 +76,7 @@ README = "# shop\n\nInvoices for a small shop.\n\n* net and gross\n* due in 30 d
 POLICY = """\
 verify:
   command: [python3, -m, py_compile, invoice.py]
+  when: always
 commands:
   rules:
     - {pattern: git push, action: require_approval, reason: what is pushed cannot be taken back}
@@ -130,6 +131,69 @@ def make(place: Place) -> None:
     """
     staged(place, script, "decimal-money")
     place.write("README.md", README.replace("due in 30 days", "due in 14 days"))  # the user, meanwhile
+
+
+CART = """def total(items, discount=0):
+    \"\"\"In cents.\"\"\"
+    return sum(item.price for item in items) - discount
+
+
+def names(items):
+    return [item.name for item in items]
+"""
+CART_TESTS = """from cart import total
+
+
+def test_total(two_teas):
+    assert total(two_teas) == 640
+    assert total(two_teas, discount=40) == 600
+
+
+def test_nothing():
+    assert total([]) == 0
+"""
+WORKFLOW = """name: checks
+on: [push]
+permissions: {contents: read}
+jobs:
+  tests:
+    runs-on: ubuntu-latest
+    steps:
+      - uses: actions/checkout@v4
+      - run: python -m pytest
+"""
+
+
+def begin_round(place: Place) -> None:
+    """An agent's change with two that nobody asked for: a test that checks less, and rights for the checks."""
+    place.write("cart.py", CART)
+    place.write("tests/test_cart.py", CART_TESTS)
+    place.write(".github/workflows/checks.yml", WORKFLOW)
+    script = r"""
+        sed -i 's/sum(item.price for item in items) - discount/sum(item.price * item.count for item in items)/' cart.py
+        sed -i '/discount=40/d' tests/test_cart.py
+        sed -i 's/contents: read/contents: write/' .github/workflows/checks.yml
+        echo '* totals with counts' >> README.md
+    """
+    staged(place, script, "cart-counts")
+
+
+def end_round(place: Place) -> None:
+    """The remarks are sent, and the agent has dealt with them."""
+    script = r"""
+        sed -i 's/for item in items)$/for item in items) - discount/' cart.py
+        sed -i '/== 640/a\    assert total(two_teas, discount=40) == 600' tests/test_cart.py
+    """
+    mudroom(place, "send", "cart-counts", "--json", "--", "sh", "-c", script)
+
+
+def clash(place: Place) -> None:
+    """Somebody has changed the line that a fork has changed, and a fork fails the verify command."""
+    mudroom(place, "ps", "--end", "--all")
+    staged(place, "sed -i 's/shop/corner shop/' package.json", "rename")
+    place.write("package.json", PACKAGE.replace("shop", "tea shop"))
+    staged(place, "echo 'def broken(:' >> invoice.py", "late-fees")
+    mudroom(place, "apply", "--yes", "late-fees", expected=5)
 
 
 def serve(place: Place) -> None:

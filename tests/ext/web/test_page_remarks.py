@@ -143,3 +143,14 @@ def test_remarks_fit_the_window(place: Place, site: Site, page: Page, width: int
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     boxes = page.evaluate("[...document.querySelectorAll('.thread')].map((one) => one.getBoundingClientRect().right)")
     assert boxes and max(boxes) <= width
+
+
+def test_a_line_number_under_the_pointer_can_be_read(place: Place, site: Site, page: Page) -> None:
+    prepare(place)
+    review(page, site)
+    choose_file(page, "code.py")
+    number = page.get_by_role("button", name="Write a remark about line 3", exact=True)
+    number.hover()
+    primary = page.get_by_role("button", name="Apply all 3")
+    colours = "(one) => [getComputedStyle(one).backgroundColor, getComputedStyle(one).color]"
+    comes(page, lambda: number.evaluate(colours), primary.evaluate(colours))

@@ -62,13 +62,13 @@ def test_no_redirection_is_followed_and_a_refusal_is_said(pushed: Service, statu
     ],
 )  # fmt: skip
 def test_what_is_no_address_of_a_push_service(endpoint: str) -> None:
-    with pytest.raises(UsageError, match="no push subscription"):
+    with pytest.raises(UsageError, match="this is no push subscription"):
         require_device(device(endpoint))
 
 
 @each("more", [{"key": "AA"}, {"key": base64(b"\x04" + bytes(64))}, {"secret": "AA"}, {"secret": "ü"}, {"key": ""}])
 def test_keys_that_are_none(more: dict[str, str]) -> None:
-    with pytest.raises(UsageError, match="no push subscription"):
+    with pytest.raises(UsageError, match="this is no push subscription"):
         require_device(device(**more))
 
 

@@ -31,7 +31,7 @@ def cells_of(row: Decision) -> tuple[str, str]:
     """Return a decision's kind and age, and the rest. A question's name comes first: ``mudroom approve`` takes it."""
     age = age_words(time.time_ns() // 10**6 - row.since) if row.since else ""
     name = show(row.fork.encode("utf-8", "surrogateescape"))
-    who = f"  of {row.agent}" if row.agent and row.agent != row.fork and not row.question else ""
+    who = f"  of {row.agent}" if row.agent and row.agent != row.fork else ""
     place = f"{row.question}{f'  {name}' if row.fork else ''}" if row.question else name
     words = f"{row.words}{f': {row.problem}' if row.problem else ''}{f'  {row.command}' if row.command else ''}"
     return f"{row.kind:<10}  {age:>6}  ", f"{place}{who}  {words}".rstrip()

@@ -71,7 +71,7 @@ class Decision(NamedTuple):
         failed = f" with exit code {self.exit_code}" if self.exit_code else ""
         match self.kind:
             case "question":
-                return f"{self.agent or 'a command'} {'waits' if self.has_waiter else 'has asked'} for:"
+                return "waits for:" if self.has_waiter else "has asked for:"
             case "damaged":
                 return "damaged: it cannot be read"
             case "conflict":

@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterable
 from hashlib import sha256
 from importlib.util import find_spec
+from typing import NamedTuple
 from urllib.parse import quote
 
 from mudroom.api import MudroomError, UsageError, show
@@ -26,7 +27,6 @@ from mudroom.ext.web.push.device import LIFE, Device, DeviceStore
 from mudroom.ext.web.push.message import public_of, to_base64
 from mudroom.ext.web.push.sender import Gone, Push, require_device, send
 from mudroom.ext.web.state.hub import Hub
-from mudroom.typing import NamedTuple
 
 CALM, PAUSE = 60.0, 20.0
 """Seconds."""
@@ -53,7 +53,7 @@ class WaitingRow(NamedTuple):
         return (self.project, found.question) if found.question else (self.project, found.fork, found.kind, found.since)
 
 
-class PushDesk:
+class NotificationDesk:
     """``look`` runs in one thread at a time. The others only read, and call the store, which has a lock."""
 
     def __init__(self, store: DeviceStore, waiting: Callable[[], Iterable[WaitingRow]]) -> None:

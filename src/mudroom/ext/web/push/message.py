@@ -10,8 +10,7 @@ import hmac
 import json
 import os
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-
-from mudroom.typing import TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey

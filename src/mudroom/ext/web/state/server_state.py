@@ -20,7 +20,7 @@ from mudroom.ext.attempts.session.matrix import MatrixCache
 from mudroom.ext.decisions.queue import decisions, whole_forks
 from mudroom.ext.review.rows import stamp_of
 from mudroom.ext.web.cli.new_project import Outlook
-from mudroom.ext.web.push.desk import PushDesk, WaitingRow
+from mudroom.ext.web.push.desk import NotificationDesk, WaitingRow
 from mudroom.ext.web.push.device import DeviceStore
 from mudroom.ext.web.server.fork_address import hosts, project_label
 from mudroom.ext.web.state.hub import Hub, Look
@@ -116,7 +116,7 @@ class ServerState:
         self.cancellation = Cancellation()
         """Ends the commands that verify forks, when the server ends."""
         self._reading = FileCache()
-        self.push = PushDesk(DeviceStore(environment.state + b"/serve"), self.waiting)
+        self.push = NotificationDesk(DeviceStore(environment.state + b"/serve"), self.waiting)
 
     def waiting(self) -> Iterator[WaitingRow]:
         """Yield the decisions that wait in all projects."""
