@@ -9,7 +9,7 @@ import pytest
 
 from conftest import Place
 from mudroom.ext.orchestra.kernel import CodeResult, PythonKernel, _result
-from mudroom.ext.orchestra.workspace import Ended, Workspace
+from mudroom.ext.orchestra.workspace import EndedCommand, ForkWorkspace
 from rooms import environ_of
 
 pytestmark = pytest.mark.slow
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def kernel(place: Place) -> Iterator[PythonKernel]:
-    with Workspace(place.project, environ=environ_of(place)) as workspace:
+    with ForkWorkspace(place.project, environ=environ_of(place)) as workspace:
         yield PythonKernel(workspace)
 
 
@@ -54,4 +54,4 @@ def answer(**fields: object) -> bytes:
     ids=range(13),
 )  # fmt: skip
 def test_an_answer_is_checked(said: bytes) -> None:
-    assert _result(Ended(0, said, b"", said)) is None
+    assert _result(EndedCommand(0, said, b"", said)) is None

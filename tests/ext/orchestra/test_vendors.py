@@ -33,7 +33,8 @@ def test_a_framework_works_on_a_fork(tmp_path: Path, vendor: str) -> None:
     venv.create(environment, with_pip=True)
     python = environment / "bin/python"
     packages = [*VENDORS[vendor], "pytest==9.2.0", "pytest-asyncio==1.5.0"]
-    subprocess.run([python, "-m", "pip", "install", "--quiet", *packages, ROOT], check=True, stdin=subprocess.DEVNULL)
+    install: list[str | Path] = [python, "-m", "pip", "install", "--quiet", *packages, str(ROOT)]
+    subprocess.run(install, check=True, stdin=subprocess.DEVNULL)
     paths = [ROOT / "src", HERE / "vendors", HERE.parent / "agents/real"]
     variables = {
         **os.environ,
@@ -42,6 +43,7 @@ def test_a_framework_works_on_a_fork(tmp_path: Path, vendor: str) -> None:
     }
     vendors = str(HERE / "vendors")
     options = ["-q", "-c", "/dev/null", "--rootdir", vendors, "--confcutdir", vendors]
+    options = ["-q", "-c", "/dev/null", f"--rootdir={HERE / 'vendors'}", f"--confcutdir={HERE / 'vendors'}"]
     plugins = ["-p", "vendor_project", "-p", "no:cacheprovider", "-o", "asyncio_mode=auto"]
     done = subprocess.run(
         [python, "-m", "pytest", *options, *plugins, HERE / f"vendors/{vendor}_check.py"],

@@ -14,25 +14,25 @@ import pytest
 import mudroom
 from conftest import Place
 from mudroom.ext.orchestra import workspace as module
-from mudroom.ext.orchestra.workspace import Workspace, aside
+from mudroom.ext.orchestra.workspace import ForkWorkspace, aside
 from rooms import LONG, environ_of, policy, processes_with, until
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def workspace(place: Place) -> Iterator[Workspace]:
+def workspace(place: Place) -> Iterator[ForkWorkspace]:
     place.write("a.txt", "hello\n")
     place.write(".env", "TOKEN=secret\n")
     with opened(place) as workspace:
         yield workspace
 
 
-def opened(place: Place, fork: str | None = None) -> Workspace:
-    return Workspace(place.project, fork=fork, environ=environ_of(place))
+def opened(place: Place, fork: str | None = None) -> ForkWorkspace:
+    return ForkWorkspace(place.project, fork=fork, environ=environ_of(place))
 
 
-def test_nothing_lands_before_apply(place: Place, workspace: Workspace) -> None:
+def test_nothing_lands_before_apply(place: Place, workspace: ForkWorkspace) -> None:
     workspace.write("d/new", "1")
     assert workspace.run("cat d/new a.txt .env; echo 2 > made").stdout == b"1hello\n"
     assert not Path(place.project, "made").exists()
@@ -43,7 +43,7 @@ def test_nothing_lands_before_apply(place: Place, workspace: Workspace) -> None:
     assert workspace.run("cat made; touch again").exit_code == 0, "it goes on after an apply"
 
 
-def test_commands_share_a_sandbox_until_they_rest(workspace: Workspace) -> None:
+def test_commands_share_a_sandbox_until_they_rest(workspace: ForkWorkspace) -> None:
     workspace.write("/tmp/kept", b"\xff\0")
     assert workspace.read("/tmp/kept") == b"\xff\0"
     server = workspace.start("echo $A > /tmp/up; exec sleep 600", env={"A": "up"})
@@ -60,7 +60,7 @@ def test_without_the_command_that_waits_each_has_its_own_sandbox(place: Place) -
         assert workspace.run("ls /tmp/x; cat kept").stdout == b"2\n"
 
 
-def test_how_a_command_ends(workspace: Workspace) -> None:
+def test_how_a_command_ends(workspace: ForkWorkspace) -> None:
     ended = workspace.run(["sh", "-c", "echo $A; printf '\\377' >&2; exit 3"], env={"A": "b c"})
     assert ended == (3, b"b c\n", b"\xff", ended.output, False, False, True, False)
     assert workspace.run(["no-such-program"])[:3] == (127, b"", b"no-such-program: command not found\n")
@@ -72,7 +72,7 @@ def test_how_a_command_ends(workspace: Workspace) -> None:
     assert workspace.run("true\0").exit_code == 125, "a model's mistake is a result"
 
 
-def test_where_a_command_works(workspace: Workspace) -> None:
+def test_where_a_command_works(workspace: ForkWorkspace) -> None:
     workspace.make_directory("d")
     assert workspace.run("pwd").text == f"{workspace.root}\n"
     assert workspace.run("pwd", cwd="d").text == f"{workspace.root}/d\n"
@@ -83,14 +83,14 @@ def test_where_a_command_works(workspace: Workspace) -> None:
         assert ended.exit_code == 125 and b"No such file or directory" in ended.stderr
 
 
-def test_a_time_limit_ends_all_processes(workspace: Workspace) -> None:
+def test_a_time_limit_ends_all_processes(workspace: ForkWorkspace) -> None:
     ended = workspace.run(f"echo begun; (setsid sleep {LONG} &); sleep {LONG}", timeout=0.5)
     assert (ended.exit_code, ended.timed_out, ended.stdout) == (124, True, b"begun\n")
     until(lambda: not processes_with(LONG))
     assert workspace.run("echo on").stdout == b"on\n"
 
 
-def test_output_is_kept_up_to_a_limit(workspace: Workspace) -> None:
+def test_output_is_kept_up_to_a_limit(workspace: ForkWorkspace) -> None:
     heard: list[str] = []
     ended = workspace.run("echo 1; echo 2 >&2; echo 345", limit=4, on_output=lambda _name, text: heard.append(text))
     assert (ended.stdout, ended.stderr, ended.truncated) == (b"1\n34", b"2\n", True)
@@ -110,7 +110,7 @@ ERRORS = [
 
 
 @pytest.mark.parametrize(("path", "number", "why"), ERRORS, ids=[row[0][:9] for row in ERRORS])
-def test_why_a_file_cannot_be_read(workspace: Workspace, path: str, number: int, why: str) -> None:
+def test_why_a_file_cannot_be_read(workspace: ForkWorkspace, path: str, number: int, why: str) -> None:
     workspace.run("ln -s loop loop")
     with pytest.raises(OSError, match=why) as raised:
         workspace.read(path)
@@ -118,7 +118,7 @@ def test_why_a_file_cannot_be_read(workspace: Workspace, path: str, number: int,
 
 
 def test_a_file_is_what_it_is_in_the_sandbox(
-    place: Place, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+    place: Place, workspace: ForkWorkspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Links, fifos and places outside the project lead nowhere that a command would not reach."""
     outside = Path(place.project).parent / "outside"
@@ -144,7 +144,7 @@ def test_a_file_is_what_it_is_in_the_sandbox(
     assert workspace.read("a.txt", limit=6) == b"hello\n"
 
 
-def test_entries(workspace: Workspace) -> None:
+def test_entries(workspace: ForkWorkspace) -> None:
     workspace.run(
         "mkdir -p d/e; ln -s to d/link; printf 123 > \"$(printf 'd/a\\nb\\377')\"; chmod 640 d/a*; touch d/e/f"
     )
@@ -165,12 +165,12 @@ def test_entries(workspace: Workspace) -> None:
     )
 
 
-def test_what_the_gate_has_refused_is_said(workspace: Workspace) -> None:
+def test_what_the_gate_has_refused_is_said(workspace: ForkWorkspace) -> None:
     ended = workspace.run("python3 -c \"import urllib.request as r; r.urlopen('http://example.invalid')\"")
     assert ended.exit_code and b"mudroom: network: example.invalid:80" in ended.stderr
 
 
-def test_many_at_once(workspace: Workspace) -> None:
+def test_many_at_once(workspace: ForkWorkspace) -> None:
     def work(number: int) -> bytes:
         workspace.write(f"f{number}", str(number))
         return workspace.run(f"cat f{number}").stdout
@@ -179,7 +179,7 @@ def test_many_at_once(workspace: Workspace) -> None:
         assert list(pool.map(work, range(8))) == [str(number).encode() for number in range(8)]
 
 
-def test_cancelling_ends_a_command_and_the_loop_is_free(workspace: Workspace) -> None:
+def test_cancelling_ends_a_command_and_the_loop_is_free(workspace: ForkWorkspace) -> None:
     async def cancelled() -> int:
         task = asyncio.create_task(aside(workspace.run, f"sleep {LONG}"))
         turns = 0

@@ -1,6 +1,6 @@
 """mudroom behind Claude's Agent SDK: its tools instead of the built-in ones.
 
-    with Workspace("proj") as workspace:
+    with ForkWorkspace("proj") as workspace:
         async for message in query(prompt="…", options=mudroom_options(workspace)):
             print(message)
         print(workspace.diff())
@@ -22,12 +22,12 @@ with vendor("claude-agent-sdk"):
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from mudroom.ext.orchestra.workspace import Workspace
+    from mudroom.ext.orchestra.workspace import ForkWorkspace
 
 FIXED = ("tools", "strict_mcp_config", "setting_sources", "plugins")
 
 
-def mudroom_options(workspace: Workspace, **options: Any) -> ClaudeAgentOptions:
+def mudroom_options(workspace: ForkWorkspace, **options: Any) -> ClaudeAgentOptions:
     """Return options for ``query`` and ``ClaudeSDKClient``. ``options``: more of them. Raise TypeError for one that
     would bring tools or settings from outside the sandbox."""
     for name in FIXED:

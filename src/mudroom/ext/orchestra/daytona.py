@@ -15,14 +15,11 @@ parameters of a sandbox ``env_vars`` and ``network_block_all`` have an effect.
 from __future__ import annotations
 
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-from mudroom.errors import FileError
-from mudroom.ext.orchestra.vendor import vendor
-from mudroom.ext.orchestra.workspace import Workspace
+from mudroom.ext.orchestra.vendor import translated, vendor
+from mudroom.ext.orchestra.workspace import ForkWorkspace
 from mudroom.typing import TYPE_CHECKING, Any, Unpack
 
 with vendor("daytona"):
@@ -44,9 +41,17 @@ if TYPE_CHECKING:
     from mudroom.ext.orchestra.workspace import FoundEntry, WorkspaceOptions
     from mudroom.library.argument import Word
 
+ERRORS = (
+    (FileNotFoundError, DaytonaFileNotFoundError),
+    (PermissionError, DaytonaFileAccessDeniedError),
+    (IsADirectoryError, DaytonaInvalidFilePathError),
+    (NotADirectoryError, DaytonaInvalidFilePathError),
+    (OSError, DaytonaError),
+)
+
 
 class Daytona:
-    """``options``: those of ``Workspace``. A configuration, with its key and its address, has no effect."""
+    """``options``: those of ``ForkWorkspace``. A configuration, with its key and its address, has no effect."""
 
     def __init__(self, config: Any = None, *, project: Word = ".", **options: Unpack[WorkspaceOptions]) -> None:
         options.setdefault("agent", "daytona")
@@ -57,13 +62,13 @@ class Daytona:
         options["env"] = {**(options.get("env") or {}), **(getattr(params, "env_vars", None) or {})}
         if getattr(params, "network_block_all", None):
             options["network"] = "none"
-        return DaytonaSandbox(Workspace(self._project, **options))
+        return DaytonaSandbox(ForkWorkspace(self._project, **options))
 
     def get(self, sandbox_id_or_name: str, **_options: Any) -> DaytonaSandbox:
         """Open the fork of an earlier sandbox. Raise DaytonaNotFoundError if there is none."""
         options = self._options.copy()
         options["fork"] = sandbox_id_or_name
-        sandbox = DaytonaSandbox(Workspace(self._project, **options))
+        sandbox = DaytonaSandbox(ForkWorkspace(self._project, **options))
         if sandbox.workspace.is_new:
             sandbox.delete()
             raise DaytonaNotFoundError(f"there is no fork named {sandbox_id_or_name}")
@@ -74,7 +79,7 @@ class Daytona:
 
 
 class DaytonaSandbox:
-    def __init__(self, workspace: Workspace) -> None:
+    def __init__(self, workspace: ForkWorkspace) -> None:
         self.workspace = workspace
         self.id = self.name = workspace.fork.name
         self.process, self.fs = DaytonaProcess(workspace), DaytonaFiles(workspace)
@@ -91,7 +96,7 @@ class DaytonaSandbox:
 
 
 class DaytonaProcess:
-    def __init__(self, workspace: Workspace) -> None:
+    def __init__(self, workspace: ForkWorkspace) -> None:
         self._workspace = workspace
 
     def exec(
@@ -118,12 +123,12 @@ class DaytonaProcess:
 class DaytonaFiles:
     """Paths are relative to the project, or absolute."""
 
-    def __init__(self, workspace: Workspace) -> None:
+    def __init__(self, workspace: ForkWorkspace) -> None:
         self._workspace = workspace
 
     def upload_file(self, src: str | bytes, dst: str, timeout: int = 0) -> None:
         """``src``: the content, or the path of a file of this machine."""
-        with _vendor_errors():
+        with translated(ERRORS):
             self._workspace.write(dst, src if isinstance(src, bytes) else Path(src).read_bytes())
 
     def upload_files(self, files: Sequence[Any], timeout: int = 0) -> None:
@@ -132,7 +137,7 @@ class DaytonaFiles:
 
     def download_file(self, remote_path: str, local_path: str | int | None = None, timeout: int = 0) -> bytes | None:
         """Return the content, or write it to ``local_path``."""
-        with _vendor_errors():
+        with translated(ERRORS):
             content = self._workspace.read(remote_path)
         if not isinstance(local_path, str):
             return content
@@ -140,24 +145,24 @@ class DaytonaFiles:
         return None
 
     def list_files(self, path: str, depth: int | None = None, **_options: Any) -> list[FileInfo]:
-        with _vendor_errors():
+        with translated(ERRORS):
             return [_info(entry) for entry in self._workspace.entries(path, depth or 1)]
 
     def get_file_info(self, path: str, **_options: Any) -> FileInfo:
-        with _vendor_errors():
+        with translated(ERRORS):
             return _info(self._workspace.entry(path))
 
     def create_folder(self, path: str, mode: str = "755", **_options: Any) -> None:
-        with _vendor_errors():
+        with translated(ERRORS):
             self._workspace.make_directory(path)
         self._workspace.run(["chmod", mode, self._workspace.path(path)])
 
     def delete_file(self, path: str, recursive: bool = False, **_options: Any) -> None:
-        with _vendor_errors():
+        with translated(ERRORS):
             self._workspace.remove(path, recursive=recursive)
 
     def move_files(self, source: str, destination: str, **_options: Any) -> None:
-        with _vendor_errors():
+        with translated(ERRORS):
             self._workspace.move(source, destination)
 
 
@@ -175,17 +180,3 @@ def _info(entry: FoundEntry) -> FileInfo:
         owner=entry.owner,
         group=entry.group,
     )
-
-
-@contextmanager
-def _vendor_errors() -> Iterator[None]:
-    try:
-        yield
-    except FileNotFoundError as error:
-        raise DaytonaFileNotFoundError(str(error)) from error
-    except PermissionError as error:
-        raise DaytonaFileAccessDeniedError(str(error)) from error
-    except (IsADirectoryError, NotADirectoryError) as error:
-        raise DaytonaInvalidFilePathError(str(error)) from error
-    except FileError as error:
-        raise DaytonaError(str(error)) from error

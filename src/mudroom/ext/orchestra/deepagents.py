@@ -13,9 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from mudroom.errors import FileError
 from mudroom.ext.orchestra.vendor import vendor
-from mudroom.ext.orchestra.workspace import Workspace, aside
+from mudroom.ext.orchestra.workspace import ForkWorkspace, aside
 from mudroom.typing import TYPE_CHECKING, Any, Unpack
 
 with vendor("deepagents"):
@@ -29,12 +28,19 @@ if TYPE_CHECKING:
 TIMEOUT = 120
 """Seconds for a command without a time limit of its own, as in deepagents' local shell."""
 
+CODES = (
+    (FileNotFoundError, "file_not_found"),
+    (PermissionError, "permission_denied"),
+    (IsADirectoryError, "is_directory"),
+    (NotADirectoryError, "invalid_path"),
+)
+
 
 class MudroomSandbox(BaseSandbox):
-    """Arguments are those of ``Workspace``. The inherited file operations are commands in the sandbox."""
+    """Arguments are those of ``ForkWorkspace``. The inherited file operations are commands in the sandbox."""
 
     def __init__(self, project: Word = ".", **options: Unpack[WorkspaceOptions]) -> None:
-        self.workspace = Workspace(project, **options)
+        self.workspace = ForkWorkspace(project, **options)
 
     def __enter__(self) -> MudroomSandbox:
         return self
@@ -83,13 +89,5 @@ def _file(response: Any) -> Iterator[Any]:
     """Yield the response. An error in the block becomes deepagents' code for it, or a text."""
     try:
         yield response
-    except FileNotFoundError:
-        response.error = "file_not_found"
-    except PermissionError:
-        response.error = "permission_denied"
-    except IsADirectoryError:
-        response.error = "is_directory"
-    except NotADirectoryError:
-        response.error = "invalid_path"
-    except FileError as error:
-        response.error = error.message
+    except OSError as error:
+        response.error = next((code for kind, code in CODES if isinstance(error, kind)), str(error))

@@ -14,14 +14,12 @@ Results and exceptions are e2b's own. ``kill`` and the block's end leave a fork 
 from __future__ import annotations
 
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 
-from mudroom.errors import FileError
 from mudroom.ext.orchestra.kernel import PythonKernel
-from mudroom.ext.orchestra.vendor import vendor
-from mudroom.ext.orchestra.workspace import Workspace
+from mudroom.ext.orchestra.vendor import translated, vendor
+from mudroom.ext.orchestra.workspace import ForkWorkspace
 from mudroom.typing import TYPE_CHECKING, Any, Literal
 
 with vendor("e2b"):
@@ -32,7 +30,6 @@ with vendor("e2b"):
         FileNotFoundException,
         FileType,
         InvalidArgumentException,
-        NotEnoughSpaceException,
         SandboxException,
         SandboxNotFoundException,
         TimeoutException,
@@ -44,13 +41,19 @@ if TYPE_CHECKING:
     from mudroom.library.argument import Word
     from mudroom.library.background_handle import BackgroundHandle
 
+ERRORS = (
+    (FileNotFoundError, FileNotFoundException),
+    (IsADirectoryError, InvalidArgumentException),
+    (NotADirectoryError, InvalidArgumentException),
+    (OSError, SandboxException),
+)
 WITHOUT_EFFECT = ("template", "timeout", "metadata", "secure", "lifecycle", "logger", "api_key", "request_timeout")
 
 
 class E2bSandbox:
     """``e2b.Sandbox``, and ``run_code`` of ``e2b_code_interpreter.Sandbox``."""
 
-    def __init__(self, workspace: Workspace) -> None:
+    def __init__(self, workspace: ForkWorkspace) -> None:
         self.workspace = workspace
         self.sandbox_id = workspace.fork.name
         self.commands, self.files = E2bCommands(workspace), E2bFiles(workspace)
@@ -66,12 +69,12 @@ class E2bSandbox:
         allow_internet_access: bool = True,
         **options: Any,
     ) -> E2bSandbox:
-        """``options``: those of ``Workspace``. Without ``allow_internet_access`` there is none; with it the policy
+        """``options``: those of ``ForkWorkspace``. Without ``allow_internet_access`` there is none; with it the policy
         decides."""
         options = {"agent": "e2b", **{name: value for name, value in options.items() if name not in WITHOUT_EFFECT}}
         if not allow_internet_access:
             options["network"] = "none"
-        return cls(Workspace(project, env=envs, **options))
+        return cls(ForkWorkspace(project, env=envs, **options))
 
     @classmethod
     def connect(cls, sandbox_id: str, **options: Any) -> E2bSandbox:
@@ -123,7 +126,7 @@ Sandbox = E2bSandbox
 
 
 class E2bCommands:
-    def __init__(self, workspace: Workspace) -> None:
+    def __init__(self, workspace: ForkWorkspace) -> None:
         self._workspace = workspace
 
     def run(
@@ -193,11 +196,11 @@ def _checked(code: int, out: str, err: str) -> CommandResult:
 class E2bFiles:
     """Paths are relative to the project, or absolute."""
 
-    def __init__(self, workspace: Workspace) -> None:
+    def __init__(self, workspace: ForkWorkspace) -> None:
         self._workspace = workspace
 
     def read(self, path: str, format: Literal["text", "bytes", "stream"] = "text", **_options: Any) -> Any:  # noqa: A002
-        with _vendor_errors():
+        with translated(ERRORS):
             content = self._workspace.read(path)
         if format == "stream":
             return iter((content,))
@@ -209,7 +212,7 @@ class E2bFiles:
             data = data.read()
         elif not isinstance(data, (str, bytes)):
             data = b"".join(data)
-        with _vendor_errors():
+        with translated(ERRORS):
             self._workspace.write(path, data)
         place = self._workspace.path(path)
         return WriteInfo(name=place.rpartition("/")[2], type=FileType.FILE, path=place)
@@ -219,7 +222,7 @@ class E2bFiles:
 
     def list(self, path: str, depth: int | None = 1, **_options: Any) -> list[EntryInfo]:
         place = self._workspace.path(path).rstrip("/")
-        with _vendor_errors():
+        with translated(ERRORS):
             return [_info(entry, f"{place}/{entry.path}") for entry in self._workspace.entries(path, depth or 1)]
 
     def exists(self, path: str, **_options: Any) -> bool:
@@ -230,15 +233,15 @@ class E2bFiles:
         return True
 
     def get_info(self, path: str, **_options: Any) -> EntryInfo:
-        with _vendor_errors():
+        with translated(ERRORS):
             return _info(self._workspace.entry(path), self._workspace.path(path))
 
     def remove(self, path: str, **_options: Any) -> None:
-        with _vendor_errors():
+        with translated(ERRORS):
             self._workspace.remove(path, recursive=True)
 
     def rename(self, old_path: str, new_path: str, **_options: Any) -> EntryInfo:
-        with _vendor_errors():
+        with translated(ERRORS):
             self._workspace.move(old_path, new_path)
         return self.get_info(new_path)
 
@@ -246,7 +249,7 @@ class E2bFiles:
         """Return whether it was made; it may exist."""
         if self.exists(path):
             return False
-        with _vendor_errors():
+        with translated(ERRORS):
             self._workspace.make_directory(path)
         return True
 
@@ -264,15 +267,3 @@ def _info(entry: FoundEntry, place: str) -> EntryInfo:
         modified_time=datetime.fromtimestamp(entry.modified, UTC),
         symlink_target=entry.target or None,
     )
-
-
-@contextmanager
-def _vendor_errors() -> Iterator[None]:
-    try:
-        yield
-    except FileNotFoundError as error:
-        raise FileNotFoundException(str(error)) from error
-    except (IsADirectoryError, NotADirectoryError) as error:
-        raise InvalidArgumentException(str(error)) from error
-    except FileError as error:
-        raise (NotEnoughSpaceException if error.errno == 28 else SandboxException)(str(error)) from error

@@ -2,9 +2,9 @@
 
     from mudroom.ext.orchestra import inspect_ai  # registers the name
 
-The configuration is the project's directory, or a mapping with the arguments of ``Workspace``. Without one each sample
-begins in an empty project. A sample works in a new fork, which is discarded after it; with ``keep: true`` it stays for
-``mudroom diff``. The event loop is that of asyncio.
+The configuration is the project's directory, or a mapping with the arguments of ``ForkWorkspace``. Without one each
+sample begins in an empty project. A sample works in a new fork, which is discarded after it; with ``keep: true`` it
+stays for ``mudroom diff``. The event loop is that of asyncio.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import tempfile
 
 from mudroom.errors import FileError
 from mudroom.ext.orchestra.vendor import vendor
-from mudroom.ext.orchestra.workspace import NOT_EXECUTABLE, Workspace, aside
+from mudroom.ext.orchestra.workspace import NOT_EXECUTABLE, ForkWorkspace, aside
 from mudroom.typing import Any
 
 with vendor("inspect-ai"):
@@ -30,7 +30,7 @@ with vendor("inspect-ai"):
 
 
 class MudroomSandboxConfig(BaseModel, extra="allow"):
-    """The configuration as a mapping. Further fields are arguments of ``Workspace``."""
+    """The configuration as a mapping. Further fields are arguments of ``ForkWorkspace``."""
 
     keep: bool = False
 
@@ -43,7 +43,7 @@ class MudroomSandboxEnvironment(SandboxEnvironment):
     """One sample's workspace."""
 
     def __init__(
-        self, workspace: Workspace, *, keep: bool = False, made: tempfile.TemporaryDirectory[str] | None = None
+        self, workspace: ForkWorkspace, *, keep: bool = False, made: tempfile.TemporaryDirectory[str] | None = None
     ):
         """``keep``: the fork stays after the sample. ``made``: the empty project."""
         super().__init__()
@@ -57,7 +57,7 @@ class MudroomSandboxEnvironment(SandboxEnvironment):
         if made is not None:
             options["project"] = made.name
         options.setdefault("agent", "inspect")
-        return {"default": cls(await aside(Workspace, **options), keep=keep, made=made)}
+        return {"default": cls(await aside(ForkWorkspace, **options), keep=keep, made=made)}
 
     @classmethod
     async def sample_cleanup(

@@ -11,7 +11,7 @@ import secrets
 import threading
 from pathlib import Path
 
-from mudroom.ext.orchestra.workspace import Ended, Workspace
+from mudroom.ext.orchestra.workspace import EndedCommand, ForkWorkspace
 from mudroom.typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class CodeResult(NamedTuple):
 class PythonKernel:
     """``python``: the sandbox's interpreter. Pieces of code run one after the other; ``_lock`` guards all of it."""
 
-    def __init__(self, workspace: Workspace, python: str = "python3") -> None:
+    def __init__(self, workspace: ForkWorkspace, python: str = "python3") -> None:
         self._workspace, self._python = workspace, python
         self._lock = threading.Lock()
         self._server: BackgroundHandle | None = None
@@ -64,7 +64,7 @@ class PythonKernel:
                 self._server = None
 
 
-def _result(ended: Ended) -> CodeResult | None:
+def _result(ended: EndedCommand) -> CodeResult | None:
     """Return the interpreter's answer, or None if it is not one."""
     if ended.exit_code or ended.truncated:
         return None
@@ -79,7 +79,7 @@ def _result(ended: Ended) -> CodeResult | None:
     return CodeResult(value, out, err, tuple(error) if error else None)
 
 
-def _lost(ended: Ended) -> CodeResult:
+def _lost(ended: EndedCommand) -> CodeResult:
     if ended.timed_out:
         kind, why = "TimeoutError", "the code ran out of time"
     elif ended.truncated:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import platform
 
 from mudroom.ext.orchestra.vendor import vendor
-from mudroom.ext.orchestra.workspace import Workspace
+from mudroom.ext.orchestra.workspace import ForkWorkspace
 from mudroom.typing import Any
 
 with vendor("mini-swe-agent"):
@@ -32,7 +32,9 @@ class MudroomEnvironment(LocalEnvironment):
     def __init__(self, *, config_class: type = MudroomEnvironmentConfig, **kwargs: Any) -> None:
         super().__init__(config_class=config_class, **kwargs)
         config = self.config
-        self.workspace = Workspace(config.project, fork=config.fork, agent=config.agent, cwd=config.cwd, env=config.env)
+        self.workspace = ForkWorkspace(
+            config.project, fork=config.fork, agent=config.agent, cwd=config.cwd, env=config.env
+        )
 
     def execute(self, action: dict[str, Any], cwd: str = "", *, timeout: int | None = None) -> dict[str, Any]:
         command = [*self.config.interpreter, action.get("command", "")]

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from mudroom.errors import FileError, MudroomError
 from mudroom.ext.orchestra.vendor import vendor
-from mudroom.ext.orchestra.workspace import Workspace, aside
+from mudroom.ext.orchestra.workspace import ForkWorkspace, aside
 from mudroom.typing import TYPE_CHECKING, Any, Literal, Unpack, cast
 
 with vendor("openai-agents"):
@@ -58,7 +58,7 @@ class MudroomSandboxSessionState(SandboxSessionState):
 
 
 class MudroomSandboxSession(BaseSandboxSession):
-    def __init__(self, state: MudroomSandboxSessionState, workspace: Workspace) -> None:
+    def __init__(self, state: MudroomSandboxSessionState, workspace: ForkWorkspace) -> None:
         self.state, self.workspace = state, workspace
 
     async def _exec_internal(self, *command: str | Path, timeout: float | None = None) -> ExecResult:
@@ -116,7 +116,7 @@ class MudroomSandboxSession(BaseSandboxSession):
 
 
 class MudroomSandboxClient(BaseSandboxClient[MudroomSandboxClientOptions | None]):
-    """Arguments are those of ``Workspace``, but ``fork``, which is an option of each session."""
+    """Arguments are those of ``ForkWorkspace``, but ``fork``, which is an option of each session."""
 
     backend_id = "mudroom"
     supports_default_options = True
@@ -164,16 +164,16 @@ class MudroomSandboxClient(BaseSandboxClient[MudroomSandboxClientOptions | None]
         await aside(self.workspace(session).close)
         return session
 
-    def workspace(self, session: SandboxSession) -> Workspace:
+    def workspace(self, session: SandboxSession) -> ForkWorkspace:
         """Return a session's workspace, to review and apply its fork."""
         return cast("MudroomSandboxSession", session._inner).workspace
 
     def deserialize_session_state(self, payload: dict[str, object]) -> SandboxSessionState:
         return self._deserialize_session_state_payload(payload, MudroomSandboxSessionState)
 
-    async def _workspace(self, fork: str | None, manifest: Manifest) -> Workspace:
+    async def _workspace(self, fork: str | None, manifest: Manifest) -> ForkWorkspace:
         options = self._options.copy()
         options["fork"], options["env"] = fork, {**(options.get("env") or {}), **await manifest.environment.resolve()}
-        workspace = await aside(Workspace, self._project, **options)
+        workspace = await aside(ForkWorkspace, self._project, **options)
         self.forks.append(workspace.fork.name)
         return workspace

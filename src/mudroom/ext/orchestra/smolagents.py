@@ -14,7 +14,7 @@ import sys
 
 from mudroom.ext.orchestra.kernel import PythonKernel
 from mudroom.ext.orchestra.vendor import vendor
-from mudroom.ext.orchestra.workspace import Workspace
+from mudroom.ext.orchestra.workspace import ForkWorkspace
 from mudroom.typing import TYPE_CHECKING, Any, Unpack
 
 with vendor("smolagents"):
@@ -36,7 +36,7 @@ PRESENT = "import importlib.metadata, sys; importlib.metadata.distribution(sys.a
 
 class MudroomExecutor(RemotePythonExecutor):
     """``additional_imports``: packages to install in the sandbox, through the policy's network. ``options``: as for
-    ``Workspace``. Objects cross the border as JSON, never as pickles."""
+    ``ForkWorkspace``. Objects cross the border as JSON, never as pickles."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class MudroomExecutor(RemotePythonExecutor):
             options["read"] = [*options.get("read", ()), *{sys.prefix, sys.base_prefix}]
         options.setdefault("agent", "smolagents")
         options.setdefault("timeout", TIMEOUT)
-        self.workspace = Workspace(project, **options)
+        self.workspace = ForkWorkspace(project, **options)
         self._python = python
         self.kernel = PythonKernel(self.workspace, python)
         self.installed_packages = self.install_packages(self.additional_imports)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from mudroom.api import NotInstalled
+from mudroom.errors import FileError
 
 
 class VendorMissing(NotInstalled, ImportError):
@@ -26,3 +27,12 @@ def vendor(package: str) -> Iterator[None]:
         raise VendorMissing(
             f"this module of mudroom does not fit the installed {package}: {error}", f"pip install --upgrade {package}"
         ) from error
+
+
+@contextmanager
+def translated(kinds: tuple[tuple[type[OSError], Callable[[str], Exception]], ...]) -> Iterator[None]:
+    """Raise an error of a file as the first of the vendor's exceptions whose kind it is."""
+    try:
+        yield
+    except FileError as error:
+        raise next(vendors for kind, vendors in kinds if isinstance(error, kind))(str(error)) from error

@@ -1,6 +1,6 @@
 """A fork as a sandbox for another framework's interface: commands and files, as in a container.
 
-    with Workspace("proj") as workspace:
+    with ForkWorkspace("proj") as workspace:
         workspace.run("make test", timeout=60)
         print(workspace.diff())
         workspace.apply()
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from mudroom.library.value import ChangeList
 
     class WorkspaceOptions(RoomOptions, total=False):
-        """Options for ``Workspace``."""
+        """Options for ``ForkWorkspace``."""
 
         fork: str | None
         cwd: str
@@ -59,7 +59,7 @@ TIMED_OUT, NOT_EXECUTABLE = 124, 126
 """Exit codes as of timeout(1) and sh(1). A refused command has the second."""
 
 
-class Ended(NamedTuple):
+class EndedCommand(NamedTuple):
     """A command that has ended, or that has not started."""
 
     exit_code: int
@@ -99,22 +99,15 @@ class FoundEntry(NamedTuple):
 
 _PRINTED = r"%P\0%f\0%y\0%s\0%m\0%T@\0%u\0%g\0%l\0"
 _FIELDS = _PRINTED.count(r"\0")
-_KINDS = {b"f": "file", b"d": "directory", b"l": "link"}
+_KINDS = {"f": "file", "d": "directory", "l": "link"}
 
 
 def _entry(words: Sequence[bytes]) -> FoundEntry:
     """Return the entry of one line of find(1)."""
-    below, name, kind, size, mode, modified, owner, group, target = words
-    return FoundEntry(
-        os.fsdecode(below or name),
-        _KINDS.get(kind, "other"),
-        int(size),
-        int(mode, 8),
-        float(modified),
-        os.fsdecode(owner),
-        os.fsdecode(group),
-        os.fsdecode(target),
-    )
+    below, name, kind, size, mode, modified, *texts = map(os.fsdecode, words)
+    owner, group, target = texts
+    kind = _KINDS.get(kind, "other")
+    return FoundEntry(below or name, kind, int(size), int(mode, 8), float(modified), owner, group, target)
 
 
 class _Output:
@@ -135,14 +128,14 @@ class _Output:
         if self._then is not None:
             self._then(chunk.stream, chunk.text)
 
-    def ended(self, code: int, said: str, **kind: bool) -> Ended:
+    def ended(self, code: int, said: str, **kind: bool) -> EndedCommand:
         """``said``: mudroom's own lines, for stderr."""
         words = said.encode("utf-8", "surrogateescape")
         out, err = (bytes(self.streams[name]) for name in ("stdout", "stderr"))
-        return Ended(code, out, err + words, bytes(self.both) + words, self.is_truncated, **kind)
+        return EndedCommand(code, out, err + words, bytes(self.both) + words, self.is_truncated, **kind)
 
 
-class Workspace:
+class ForkWorkspace:
     """A fork of ``project``, made if there is none of this name. Thread-safe: ``_lock`` guards ``_waiting``,
     ``_waits`` and ``_started``.
 
@@ -175,7 +168,7 @@ class Workspace:
             self.room.close()
             raise
 
-    def __enter__(self) -> Workspace:
+    def __enter__(self) -> ForkWorkspace:
         return self
 
     def __exit__(self, *_error: object) -> None:
@@ -196,7 +189,7 @@ class Workspace:
         input: str | bytes | None = None,  # noqa: A002
         limit: int = OUTPUT,
         on_output: Callable[[str, str], object] | None = None,
-    ) -> Ended:
+    ) -> EndedCommand:
         """Run a command to its end. A text is a line for sh. ``timeout`` 0 and None: the workspace's. ``on_output`` is
         called with the stream's name and a text."""
         self._hold()
@@ -300,7 +293,7 @@ class Workspace:
 
     def _file(
         self, argv: list[str], path: str | os.PathLike[str], content: str | bytes = b"", limit: int = OUTPUT
-    ) -> Ended:
+    ) -> EndedCommand:
         ended = self.run(argv, cwd="/", env={"LC_ALL": "C"}, timeout=FILE_TIME, input=content, limit=limit)
         if ended.timed_out:
             number, why = errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT)

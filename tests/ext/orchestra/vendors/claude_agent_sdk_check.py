@@ -12,7 +12,7 @@ from scenario import Step
 from vendor_project import run_of_page
 
 from mudroom.ext.orchestra.claude_agent_sdk import mudroom_options
-from mudroom.ext.orchestra.workspace import Workspace
+from mudroom.ext.orchestra.workspace import ForkWorkspace
 
 STEPS = (
     Step("look", "ls; cat .env"),
@@ -37,7 +37,7 @@ async def test_an_agent_has_the_tools_of_a_fork_alone(
 ) -> None:
     (project / ".claude").mkdir()
     (project / ".claude/settings.json").write_text((tmp_path / "home/.claude/settings.json").read_text())
-    with ModelServer(STEPS) as server, Workspace(project, agent="claude") as workspace:
+    with ModelServer(STEPS) as server, ForkWorkspace(project, agent="claude") as workspace:
         options = mudroom_options(workspace, max_turns=9, env={**environment, "ANTHROPIC_BASE_URL": server.url})
         last = None
         async for message in query(prompt="write the answer", options=options):
@@ -55,7 +55,7 @@ async def test_an_agent_has_the_tools_of_a_fork_alone(
 
 @pytest.mark.parametrize("name", ["tools", "strict_mcp_config", "setting_sources", "plugins"])
 def test_an_option_that_leads_past_the_sandbox_is_refused(project: Path, name: str) -> None:
-    with Workspace(project) as workspace, pytest.raises(TypeError, match="is set by mudroom"):
+    with ForkWorkspace(project) as workspace, pytest.raises(TypeError, match="is set by mudroom"):
         mudroom_options(workspace, **{name: []})
 
 
