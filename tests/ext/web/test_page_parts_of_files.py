@@ -87,6 +87,12 @@ def test_parts_come_first_where_it_pays_and_the_text_is_one_key_away(parted: Sit
     table.wait_for()
     assert page.get_by_role("region", name="Hunk 1 of 1").count() == 0
 
+    page.keyboard.press("c")
+    page.get_by_role("region", name="Hunk 1 of 1").wait_for()
+    page.get_by_role("form", name="A remark about").get_by_role("textbox").first.fill("why?")
+    page.keyboard.press("Control+Enter")
+    page.locator(".thread-row").get_by_text("why?").wait_for()
+
     choose(page, "settings.json")
     page.get_by_role("region", name="Hunk 1 of 1").wait_for()
     page.keyboard.press("v")

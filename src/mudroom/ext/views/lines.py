@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Literal
 
 from mudroom.ext.views.kinds.row import FileView, FileViewRow
+from mudroom.typing import Literal
 
 LineStyle = Literal["", "added", "removed", "warn", "dim", "head"]
 ViewLine = tuple[str, LineStyle]

@@ -4,7 +4,7 @@ import { choose, extent } from "./choice.js";
 import { drawn } from "./code.js";
 import { useColours } from "./colour.js";
 import { blocksOf } from "./difftable.js";
-import { html, useCallback, useMemo, useRef, useState } from "./html.js";
+import { html, useCallback, useEffect, useMemo, useRef, useState } from "./html.js";
 import { Fold, Hunk } from "./hunk.js";
 import { useKeys } from "./keys.js";
 import { useLayout, useNarrow } from "./layout.js";
@@ -15,7 +15,7 @@ import { Images } from "./picture.js";
 import { useObservedKey } from "./observed.js";
 import { Parts } from "./parts.js";
 import { Plain } from "./plain.js";
-import { lined, useRemarkKey } from "./remarkline.js";
+import { isRemarked, lined, useRemarkKey } from "./remarkline.js";
 import { gaps, returns } from "./rows.js";
 import { Both, Links, remarks } from "./sides.js";
 import { difference } from "./source.js";
@@ -60,7 +60,11 @@ function Shown({ place, data, names, chosen, written, onChoose, reload }) {
   const hunks = useMemo(() => pages.flatMap((page) => page.hunks), [pages]);
   const following = pages[pages.length - 1].following ?? null;
   const { split, setSplit } = useLayout();
-  const [byParts, setByParts] = useState(Boolean(data.parts_first));
+  const [byParts, setByParts] = useState(() => Boolean(data.parts_first) && !isRemarked(data.hunks, written));
+  const writes = Boolean(written?.draft);
+  useEffect(() => {
+    if (writes) setByParts(false); // a remark is written at a line
+  }, [writes]);
   const [root, narrow] = useNarrow();
   const colours = useColours(place, data);
   const marked = useMemo(() => returns(hunks), [hunks]);

@@ -36,6 +36,10 @@ function below(remarks, new_, old, columns) {
   ]);
 }
 
+/** Whether there is a remark at one of the hunks' lines. @param {import("./rows.js").Hunk[]} hunks @param {FileRemarks | null} remarks */
+export const isRemarked = (hunks, remarks) => remarks !== null && hunks.some((hunk) => hunk.lines.some((line) =>
+  (line[NEW] > 0 && remarks.at("new", line[NEW]).length > 0) || (line[OLD] > 0 && remarks.at("old", line[OLD]).length > 0)));
+
 /**
  * The key that begins a remark about the focused hunk's changed lines.
  * @param {{current: any}} root @param {import("./rows.js").Hunk[]} hunks @param {import("./remarks.js").FileRemarks | null} remarks
