@@ -41,8 +41,6 @@ def test_a_framework_works_on_a_fork(tmp_path: Path, vendor: str) -> None:
         "PYTHONPATH": os.pathsep.join(map(str, paths)),
         "MSWEA_GLOBAL_CONFIG_DIR": str(tmp_path / "mini"),
     }
-    vendors = str(HERE / "vendors")
-    options = ["-q", "-c", "/dev/null", "--rootdir", vendors, "--confcutdir", vendors]
     options = ["-q", "-c", "/dev/null", f"--rootdir={HERE / 'vendors'}", f"--confcutdir={HERE / 'vendors'}"]
     plugins = ["-p", "vendor_project", "-p", "no:cacheprovider", "-o", "asyncio_mode=auto"]
     done = subprocess.run(
