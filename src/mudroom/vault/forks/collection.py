@@ -8,7 +8,6 @@ import stat
 from _blake2 import blake2b
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from heapq import nsmallest
 
 from mudroom.core.clock import CommandStart, EditWindow, edit_window
 from mudroom.core.confinement.container import user_of
@@ -457,7 +456,7 @@ def changed_paths(
     if not rows:
         return {}
     paths, most = list[list[str]](), MOST_BYTES
-    told = nsmallest(MOST_PATHS, rows, lambda row: (row[0].count(b"/"), row[0]))
+    told = sorted(rows, key=lambda row: (row[0].count(b"/"), row[0]))[:MOST_PATHS]
     try:
         told = [row for row in told if not hides(row[0])]
     except MudroomError:  # the names of secrets are not known
