@@ -39,7 +39,7 @@ hunk's added lines, and, if it is one command, no other.
 | --- | ---: | ---: | ---: | ---: |
 {rows}
 
-Real agents with a scripted model, run whole by `mudroom agent run`, two prompts each; a scripted model writes simple
+Real agents with a scripted model, run whole by `mudroom agent run`, two prompts each. Such a model writes simple
 calls:
 
 | agent | hunks | one command | with a turn | the right call and turn |

@@ -12,8 +12,8 @@ from mudroom.core.journal.event import data_of
 from mudroom.core.journal.event_filter import EventFilter
 from mudroom.core.settings import Settings
 from mudroom.session import Session
-from mudroom.vault.journal import changed_paths
-from mudroom.vault.journal.changed_paths import digest_of
+from mudroom.vault.forks import collection
+from mudroom.vault.forks.collection import digest_of
 
 
 def events(session: Session, kind: str = "run") -> list[dict[str, Any]]:
@@ -60,8 +60,8 @@ def test_a_change_that_is_taken_back_is_one(place: Place) -> None:
 
 
 def test_the_paths_are_bounded_and_those_left_out_are_counted(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(changed_paths, "MOST_PATHS", 3)
-    monkeypatch.setattr(changed_paths, "LARGEST", 4)
+    monkeypatch.setattr(collection, "MOST_PATHS", 3)
+    monkeypatch.setattr(collection, "LARGEST", 4)
     told = run(place.session(), "mkdir m; for n in 1 2 3 4 5; do echo $n > m/$n; done; echo large > z; echo s > y")
     assert [row[0] for row in told["paths"]] == ["m", "y", "z"], "the nearest to the top"
     assert told["paths"][2] == ["z", "added", ""]

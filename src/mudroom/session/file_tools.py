@@ -11,8 +11,8 @@ from contextlib import contextmanager, suppress
 from mudroom.core.tree.path import show
 from mudroom.errors import ForkGone, MudroomError, UsageError
 from mudroom.typing import TYPE_CHECKING, Any
+from mudroom.vault.forks.collection import changed_paths, recorded_changes
 from mudroom.vault.forks.stacking import require_idle
-from mudroom.vault.journal.changed_paths import changed_paths, recorded_changes
 from mudroom.vault.store.fork import Fork, mount_note
 from mudroom.vault.store.store import Vault
 

@@ -34,10 +34,12 @@ from mudroom.vault.forks.collection import (
     KILLED,
     CollectedCommand,
     Progress,
+    changed_paths,
     gather,
     mend_sealed,
     note_uncollected,
     prepare_repository,
+    recorded_changes,
     set_fork_apart,
     take_snapshot,
     view_of,
@@ -46,7 +48,6 @@ from mudroom.vault.forks.damage import reason_of, require_layers, require_tree
 from mudroom.vault.forks.logins import has_logins, settle_logins
 from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.forks.ties import Tie, parts_of, renaming, require_first, require_single, ties_of
-from mudroom.vault.journal.changed_paths import changed_paths, recorded_changes
 from mudroom.vault.moment import is_of_earlier_boot
 from mudroom.vault.store.fork import PUSHES, Fork, fork_directory, last_holder, mount_note
 from mudroom.vault.store.store import OUTSIDE, Vault, at_once

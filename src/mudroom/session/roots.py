@@ -31,11 +31,17 @@ from mudroom.stage.source import OpenSource
 from mudroom.stage.views.overlay import OverlayView
 from mudroom.stage.views.preflight import keeps_marks, mounts, no_overlay, spanned
 from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
-from mudroom.vault.forks.collection import CollectedCommand, gather, shown_view, with_objects
+from mudroom.vault.forks.collection import (
+    CollectedCommand,
+    changed_paths,
+    gather,
+    recorded_changes,
+    shown_view,
+    with_objects,
+)
 from mudroom.vault.forks.flatten import unstack
 from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.forks.ties import ROOTS, Tie, tie, ties_of
-from mudroom.vault.journal.changed_paths import changed_paths, recorded_changes
 from mudroom.vault.moment import command_start
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault, project_of

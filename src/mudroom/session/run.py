@@ -18,9 +18,8 @@ from mudroom.session.machine import Machine
 from mudroom.session.order import Case, CommandEnd, Order, Outcome, ProtectionLost
 from mudroom.session.sandboxes import Sandboxes
 from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
-from mudroom.vault.forks.collection import CollectedCommand
+from mudroom.vault.forks.collection import CollectedCommand, changed_paths, recorded_changes
 from mudroom.vault.forks.damage import reason_of
-from mudroom.vault.journal.changed_paths import changed_paths, recorded_changes
 from mudroom.vault.store.fork import Fork
 
 if TYPE_CHECKING:

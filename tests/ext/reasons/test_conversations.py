@@ -10,8 +10,8 @@ import pytest
 
 from mudroom.core.text.hunk import Hunk, hunks
 from mudroom.ext.reasons.core.step import Step
-from mudroom.ext.reasons.core.transcript import Conversation, parse_conversation
-from mudroom.ext.reasons.core.turn import turn_of
+from mudroom.ext.reasons.transcript import Conversation, parse_conversation
+from mudroom.ext.reasons.turn import turn_of
 
 DAY = "2026-11-30T12:00:"
 BEGAN = 1796040000 * 10**9

@@ -132,7 +132,10 @@ def test_a_journal_without_paths_is_read(session: Session, monkeypatch: pytest.M
 
 
 def test_rows_that_a_newer_mudroom_wrote_otherwise_are_read(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
-    odd = {"paths": [["a", "modified"], 3, ["a", "modified", None], ["b", "made", "x"]], "paths_left_out": "many"}
+    odd = {
+        "paths": [["a", "modified"], 3, ["a", "modified", None], ["\ud800", "added", ""], ["b", "made", "x"]],
+        "paths_left_out": "many",
+    }
     monkeypatch.setattr("mudroom.session.run.changed_paths", lambda *_what: odd)
     run(session, "echo 1 >> a")
     seen = Reasons(session, "f").of_file(b"a")
@@ -143,7 +146,7 @@ def test_rows_that_a_newer_mudroom_wrote_otherwise_are_read(session: Session, mo
 def test_a_path_beyond_the_bound_is_told_by_its_new_directory(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mudroom.vault.journal.changed_paths.MOST_PATHS", 2)
+    monkeypatch.setattr("mudroom.vault.forks.collection.MOST_PATHS", 2)
     run(session, "mkdir -p m/n; for f in 1 2 3; do echo $f > m/n/$f; done; echo z >> a")
     seen = Reasons(session, "f").of_file(b"m/n/2")
     assert len(seen.rows[0].blame.steps) == 1

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Sequence
 from contextlib import suppress
-from typing import NamedTuple
 
 from mudroom.core.journal.event_filter import EventFilter
 from mudroom.core.registry import part_or_none
@@ -17,15 +16,16 @@ from mudroom.core.text.linediff import split_lines
 from mudroom.core.tree.path import is_below
 from mudroom.errors import UsageError
 from mudroom.ext.reasons.core.blame import Blame, FileVersions, blame
-from mudroom.ext.reasons.core.step import STEPS, TURNS, Flow, Lineage, Step, steps_of
-from mudroom.ext.reasons.core.transcript import LARGEST, Conversation, parse_conversation
-from mudroom.ext.reasons.core.turn import Turn, turn_of
+from mudroom.ext.reasons.core.step import STEPS, TURNS, Lineage, ReachedHost, Step, steps_of
+from mudroom.ext.reasons.transcript import LARGEST, Conversation, parse_conversation
+from mudroom.ext.reasons.turn import ObservedTurn, turn_of
 from mudroom.ext.review.roots import root_of
 from mudroom.ext.review.rows import RowDifference, difference, review_fork
 from mudroom.session import Session
 from mudroom.stage.layers.union import OneLayer
-from mudroom.vault.journal.changed_paths import LARGEST as LARGEST_FILE
-from mudroom.vault.journal.changed_paths import digest_of
+from mudroom.typing import NamedTuple
+from mudroom.vault.forks.collection import LARGEST as LARGEST_FILE
+from mudroom.vault.forks.collection import digest_of
 from mudroom.vault.store.fork import Fork
 
 MOST_EVENTS, MOST_LAYERS, MOST_HOSTS = 100_000, 200, 10
@@ -37,7 +37,7 @@ class Observed(NamedTuple):
     hunk: Hunk | None
     """None: the whole file, which has no hunks."""
     blame: Blame
-    turn: Turn | None
+    turn: ObservedTurn | None
     hosts: tuple[str, ...]
     """That the possible commands reached before; of a turn, before its call."""
 
@@ -60,7 +60,7 @@ class Reasons:
     def __init__(self, session: Session, fork: str) -> None:
         """Raise UsageError if the fork does not exist."""
         self._session, self.fork = session, session.vault.fork(fork).name
-        self._steps: dict[bytes, tuple[tuple[Step, ...], tuple[Flow, ...]]] = {}
+        self._steps: dict[bytes, tuple[tuple[Step, ...], tuple[ReachedHost, ...]]] = {}
         self._conversations: list[Conversation] | None = None
 
     @property
@@ -129,7 +129,7 @@ def _hunks(seen: RowDifference) -> tuple[Hunk | None, ...]:
     return hunks(b"".join(old), b"".join(new)) or (None,)
 
 
-def _steps(session: Session, fork: str) -> tuple[tuple[Step, ...], tuple[Flow, ...]]:
+def _steps(session: Session, fork: str) -> tuple[tuple[Step, ...], tuple[ReachedHost, ...]]:
     journal, lineage = session.vault.journal, Lineage(fork)
     for count, event in enumerate(journal.newest(EventFilter(TURNS))):
         if count >= MOST_EVENTS or not lineage.follow(event):
@@ -155,8 +155,8 @@ def _versions(fork: Fork, path: bytes, seen: RowDifference) -> FileVersions:
     return FileVersions(digest, new, by_digest, old)
 
 
-def _hosts(steps: list[Step], flows: tuple[Flow, ...], turn: Turn | None) -> tuple[str, ...]:
-    def was_before(flow: Flow) -> bool:
+def _hosts(steps: list[Step], flows: tuple[ReachedHost, ...], turn: ObservedTurn | None) -> tuple[str, ...]:
+    def was_before(flow: ReachedHost) -> bool:
         return any(step.began <= flow.time <= step.ended for step in steps) and (
             turn is None or flow.time <= turn.call.until
         )

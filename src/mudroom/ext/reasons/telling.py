@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
 from mudroom.core.journal.event_text import printable
 from mudroom.core.text.plural import counted
 from mudroom.core.text.redaction import redact
 from mudroom.core.tree.path import show_path
 from mudroom.core.tree.quote import show_text
-from mudroom.ext.reasons.core.turn import Turn
 from mudroom.ext.reasons.session import Observed, ObservedFile, Reasons, new_range
+from mudroom.ext.reasons.turn import ObservedTurn
+from mudroom.typing import Any
 
 LONGEST = 200
 """Characters of a prompt or a command that are shown."""
@@ -70,7 +70,7 @@ def observed_to_json(reasons: Reasons, seen: ObservedFile, row: Observed) -> dic
     }  # fmt: skip
 
 
-def _turn_to_json(reasons: Reasons, turn: Turn) -> dict[str, Any]:
+def _turn_to_json(reasons: Reasons, turn: ObservedTurn) -> dict[str, Any]:
     conversation, call = turn.conversation, turn.call
     return {
         "agent": conversation.agent, "conversation": printable(conversation.name), "turn": call.turn,

@@ -9,15 +9,15 @@ import json
 import uuid
 from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Any
 
 from mudroom import __version__
 from mudroom.core.tree.path import show_path
 from mudroom.ext.reasons.core.blame import added_ranges
-from mudroom.ext.reasons.core.turn import Turn
 from mudroom.ext.reasons.session import ObservedFile, Reasons, changed_files
 from mudroom.ext.reasons.telling import observed_to_json
+from mudroom.ext.reasons.turn import ObservedTurn
 from mudroom.session import Session
+from mudroom.typing import Any
 
 VERSION = "0.1"
 MOST_FILES = 500
@@ -64,6 +64,6 @@ def record_of(reasons: Reasons, seen: Iterable[ObservedFile], time: int, revisio
     return record
 
 
-def _conversation(turn: Turn) -> dict[str, Any]:
+def _conversation(turn: ObservedTurn) -> dict[str, Any]:
     contributor = {"type": "ai"} | ({"model_id": turn.call.model} if turn.call.model else {})
     return {"contributor": contributor, "ranges": []}

@@ -36,10 +36,9 @@ from mudroom.session.shared_sandbox.visitor import OTHER_TERMS, Visitors
 from mudroom.stage.views.overlay import OverlayView
 from mudroom.typing import TYPE_CHECKING, NamedTuple
 from mudroom.vault.forks.background import Book, Ring
-from mudroom.vault.forks.collection import CollectedCommand, gather, view_of
+from mudroom.vault.forks.collection import CollectedCommand, changed_paths, gather, recorded_changes, view_of
 from mudroom.vault.forks.live_checkpoint import checkpoint_copy
 from mudroom.vault.forks.open_fork import OpenFork
-from mudroom.vault.journal.changed_paths import changed_paths, recorded_changes
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
 from mudroom.vault.turn import LOOK

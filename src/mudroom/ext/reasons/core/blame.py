@@ -8,11 +8,11 @@ path is possible. This is observed, not a cause: a command writes what another o
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 from mudroom.core.text.hunk import Hunk
 from mudroom.core.text.linediff import diff_lines
 from mudroom.ext.reasons.core.step import PathTouch, Step
+from mudroom.typing import NamedTuple
 
 Lines = Sequence[bytes]
 _Touches = Sequence[tuple[int, PathTouch]]

@@ -6,12 +6,11 @@ them from the newest event back: over a rename, to a parent, and over a rollback
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
 
 from mudroom.core.journal.event import Event, data_of, wall
 from mudroom.core.tree.path import ancestors
+from mudroom.typing import Any, NamedTuple
 
 TURNS = ("fork", "rename", "discard", "rollback", "checkpoint")
 """Kinds of events that change which events are a fork's."""
@@ -53,7 +52,7 @@ class Step(NamedTuple):
         return touch
 
 
-class Flow(NamedTuple):
+class ReachedHost(NamedTuple):
     host: str
     time: int
 
@@ -100,17 +99,19 @@ class Lineage:
         return any(name == event.fork and low < event.number < high for name, low, high in self.spans)
 
 
-def steps_of(events: Iterable[Event]) -> tuple[tuple[Step, ...], tuple[Flow, ...]]:
+def steps_of(events: Iterable[Event]) -> tuple[tuple[Step, ...], tuple[ReachedHost, ...]]:
     """Return a fork's steps and the hosts that it reached, in order. ``events``: the fork's own of ``STEPS``, oldest
     first. Fields that an older or newer mudroom wrote otherwise are taken for missing."""
     steps: list[Step] = []
-    flows: list[Flow] = []
+    flows: list[ReachedHost] = []
     started: dict[Any, Event] = {}
     for event in events:
         data, time = data_of(event), wall(event)
         if event.kind == "flow":
             if data.get("verdict") == "allow":
-                flows.append(Flow(f"{data.get('host')}:{data.get('port')}", _number(data.get("started")) or time))
+                flows.append(
+                    ReachedHost(f"{data.get('host')}:{data.get('port')}", _number(data.get("started")) or time)
+                )
         elif event.kind == "background":
             started[data.get("id")] = event
         elif event.kind == "background_end":
@@ -132,12 +133,19 @@ def _step(event: Event, kind: str, data: Mapping[str, Any], began: int, ended: i
         whole = [
             row for row in rows if isinstance(row, list) and len(row) == 3 and all(isinstance(e, str) for e in row)
         ]
-        paths = {os.fsencode(path): PathTouch(what, digest) for path, what, digest in whole}
+        paths = {_encoded(path): PathTouch(what, digest) for path, what, digest in whole}
     agent = data.get("agent")
     return Step(
         event.number, kind, command, agent if isinstance(agent, str) else "", began, ended,
         _number(data.get("exit_code")), paths, _number(data.get("paths_left_out")) or 0,
     )  # fmt: skip
+
+
+def _encoded(path: str) -> bytes:
+    try:
+        return path.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:  # the event was edited
+        return path.encode("utf-8", "surrogatepass")
 
 
 def _number(value: Any) -> int | None:

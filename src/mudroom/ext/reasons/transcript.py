@@ -1,4 +1,4 @@
-"""An agent's conversation: its prompts and the calls of its tools. Pure.
+"""An agent's conversation: its prompts and the calls of its tools.
 
 The file was written in a sandbox: it is a claim. Agents use many forms, which change; a record counts as a prompt if it
 has the role of the user, and as a call if it has a name and an input, at whatever depth. Tried with the JSON lines of
@@ -11,7 +11,8 @@ import json
 from bisect import bisect_right
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+
+from mudroom.typing import Any, NamedTuple
 
 LARGEST = 32 << 20
 """Bytes of a conversation that are read."""

@@ -1,14 +1,14 @@
-"""The turn of a conversation that a hunk was observed in: joined by path, content and time. Pure."""
+"""The turn of a conversation that a hunk was observed in: joined by path, content and time."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 from mudroom.core.text.hunk import Hunk
 from mudroom.ext.reasons.core.step import Step
-from mudroom.ext.reasons.core.transcript import Conversation, ToolCall
+from mudroom.ext.reasons.transcript import Conversation, ToolCall
+from mudroom.typing import NamedTuple
 
 SLACK = 2 * 10**9
 """Nanoseconds between two clocks' readings of one moment."""
@@ -17,7 +17,7 @@ SHORTEST = 3
 MOST_READS = 8
 
 
-class Turn(NamedTuple):
+class ObservedTurn(NamedTuple):
     conversation: Conversation
     call: ToolCall
     by: tuple[str, ...]
@@ -31,7 +31,7 @@ _WORTH = {"content": 16, "some lines": 6, "path": 8, "name": 4, "time": 1}
 
 def turn_of(
     conversations: Iterable[Conversation], steps: Sequence[Step], path: bytes, hunk: Hunk | None, mtime: int
-) -> Turn | None:
+) -> ObservedTurn | None:
     """Return the turn whose call agrees best, the latest of equal ones. ``steps``: the hunk's possible steps; a call
     outside their time is none of it. ``mtime``: of the file now, 0 if it is deleted. One sign alone is not enough, but
     for the time of the only call then."""
@@ -49,7 +49,7 @@ def turn_of(
     _worth, _time, place, call, conversation, by = max(rated, key=lambda row: row[:2])
     earlier = [each for each in conversation.calls[:place] if each.turn == call.turn and each.is_read]
     reads = list(dict.fromkeys(path for each in earlier for path in each.paths))
-    return Turn(conversation, call, by, tuple(reads[-MOST_READS:]))
+    return ObservedTurn(conversation, call, by, tuple(reads[-MOST_READS:]))
 
 
 def _pattern(path: bytes) -> re.Pattern[str]:
