@@ -14,6 +14,7 @@ from mudroom.stage.views import released as module
 from mudroom.stage.views.released import released
 
 pytestmark = pytest.mark.both_users
+
 if os.name == "nt":
     pytest.skip("overlays are the Linux kernel's", allow_module_level=True)
 
