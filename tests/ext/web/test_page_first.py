@@ -19,7 +19,7 @@ def test_what_a_command_has_staged_is_there(place: Place, site: Site, page: Page
     staged(place, "echo 'y = 2' >> a.py; echo new > '<b>b.txt'")
     page.goto(site.address("f", "try-1", "review"))
     page.get_by_text("<b>b.txt").first.wait_for()
-    page.get_by_text("a.py").first.wait_for()
+    page.get_by_role("treeitem").filter(has_text="a.py").wait_for()
     assert page.locator("main b").count() == 0
 
 

@@ -97,9 +97,9 @@ class Decision(NamedTuple):
         return names.get(self.kind, "Look" if self.kind in ("damaged", "unverified") else "Review")
 
     @property
-    def order(self) -> tuple[int, bool, int]:
+    def order(self) -> tuple[int, int, int]:
         """Rows in this order: by kind, and in a kind what has waited longest."""
-        return RANKS.index(self.kind), bool(self.question) and not self.has_waiter, self.since
+        return RANKS.index(self.kind), int(bool(self.question) and not self.has_waiter), self.since
 
 
 def decisions(vault: Vault, forks: Sequence[ForkSummary], most: int = MOST, *, idle: bool = False) -> list[Decision]:
