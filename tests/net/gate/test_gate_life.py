@@ -499,6 +499,26 @@ def test_a_guard_that_is_shut_cuts_what_is_open_and_tells_the_last_flows(town: T
     assert guard.guard.shut(1) == []
 
 
+def test_bytes_that_clients_sent_before_the_end_are_judged(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command ends, and its clients with it, before a busy gate has read their last bytes."""
+
+    def resumed(channel: socket.socket, seconds: float) -> bool:
+        os.kill(town.gate.pid, signal.SIGCONT)  # the gate is told to shut by then
+        return bool(select.select([channel], [], [], seconds)[0])
+
+    guard = town.guard()
+    clients = [guard.connect(b"CONNECT bad.example:443 HTTP/1.1\r\n") for _ in range(3)]
+    assert read_all(guard.connect(b"\r\n\r\n")).startswith(b"HTTP/1.1 400 ")  # the others were accepted before
+    guard.take(guard.guard.receive())
+    os.kill(town.gate.pid, signal.SIGSTOP)
+    for client in clients:
+        client.sendall(b"Host: bad.example:443\r\n\r\n")
+        client.close()
+    monkeypatch.setattr("mudroom.net.gate_handle.is_readable", resumed)
+    flows = guard.guard.shut(WAIT)
+    assert [(flow.host, flow.verdict) for flow in flows if flow.host] == [("bad.example", "deny")] * 3
+
+
 def test_a_gate_that_hangs_keeps_nobody_waiting(town: Town) -> None:
     port = town.serve(echo)
     town.names({"db.example": [["127.0.0.1"]]})

@@ -179,6 +179,17 @@ def test_the_next_command_after_the_launcher_died_has_a_new_one(fresh: Box) -> N
             os.kill(pid, 0)
 
 
+def test_a_command_whose_launcher_has_a_successor_by_now(fresh: Box) -> None:
+    """Another thread's command has seen the end first, and has started the new launcher."""
+    with CapturedOutput(None, None, None, 100) as output:
+        running = fresh.start("sleep 1000", output)
+        kill_with_descendants(fresh.client.launcher.require_pid())
+        assert fresh.run("exit 4")[0].status >> 8 == 4
+        with pytest.raises(MudroomError, match="the sandbox launcher died"):
+            running.wait()
+        running.wait_gone()
+
+
 def test_no_command_goes_on_without_its_launcher(tmp_path: Path) -> None:
     """It is killed at any moment: also just before the new process has arranged to end with it."""
     for number in range(40):

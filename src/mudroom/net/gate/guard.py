@@ -46,6 +46,9 @@ MOST_HELD = 192 << 20
 """Bytes that the process holds for all connections; one command can hold half of them."""
 ROOM_TIME = 15.0
 """Seconds that a connection waits for the memory that its inspection needs."""
+ARRIVED_TIME, QUIET_TURNS = 1.0, 10
+"""Maximum seconds for what had arrived when a command ended, and the loop's turns without a byte after which it is
+judged: a task that is woken by bytes needs three."""
 NO_INSPECTOR = "its rule requires inspection, which is not part of this installation: it lacks mudroom/ext/inspection"
 
 
@@ -373,9 +376,19 @@ class Guard:
             if task is not None:
                 self._tasks.discard(task)
 
+    async def _read_arrived(self) -> None:
+        """Read what the clients had sent when the command ended, and let their tasks judge it: a refusal, or a client's
+        TLS alert, would otherwise be told by a gate that is quick, and not by a busy one."""
+        limit, quiet, before = self._loop.time() + ARRIVED_TIME, 0, -1
+        while self.clients and quiet < QUIET_TURNS and self._loop.time() < limit:
+            count = sum(getattr(client.transport, "count", 0) for client in self.clients)
+            quiet, before = (quiet + 1 if count == before else 0), count
+            await asyncio.sleep(0)  # a turn of the loop, which reads each socket once
+
     async def shut(self) -> None:
-        """Cancel all tasks, send the last flows to the host, and then the closing message."""
+        """Judge what has arrived, cancel all tasks, send the last flows to the host, and then the closing message."""
         self.is_shut = True
+        await self._read_arrived()
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()

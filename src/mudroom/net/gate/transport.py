@@ -42,6 +42,8 @@ class SocketTransport(asyncio.Transport):
         super().__init__({"socket": channel})
         self.piece = PIECE
         """Maximum bytes in a read."""
+        self.count = 0
+        """Reads that found bytes or the end of file."""
         self.account: Account = getattr(protocol, "account", UNCHARGED)
         """Charged for the unsent bytes. Its room limits a read."""
         self._channel = channel
@@ -89,6 +91,7 @@ class SocketTransport(asyncio.Transport):
         except OSError as error:
             self._lose(error)
             return False
+        self.count += 1
         if 0 < length < PIECE:
             shared.small, shared.small_at = self, now
         try:

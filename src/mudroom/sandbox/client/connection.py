@@ -69,10 +69,14 @@ class Connection:
             self._sending = False
 
     def is_open(self) -> bool:
-        """Return whether the other end is alive. It never sends, so a readable socket is at its end of file."""
-        poller = select.poll()
-        poller.register(self._socket.fileno(), select.POLLIN)
-        return not poller.poll(0)
+        """Return whether this end is open and the other end is alive. That never sends, so a readable socket is at its
+        end of file."""
+        with self._lock:  # another thread may close it, and the number belong to another file then
+            if self.is_closed:
+                return False
+            poller = select.poll()
+            poller.register(self._socket.fileno(), select.POLLIN)
+            return not poller.poll(0)
 
     @property
     def is_closed(self) -> bool:
