@@ -195,6 +195,16 @@ def test_cancelling_ends_a_command_and_the_loop_is_free(workspace: ForkWorkspace
     until(lambda: not processes_with(LONG))
 
 
+def test_closing_ends_a_command_of_another_thread(place: Place) -> None:
+    workspace = opened(place)
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(workspace.run, f"sleep {LONG}")
+        until(lambda: processes_with(LONG))
+        workspace.close()
+        assert running.result().exit_code == 128 + 15
+    until(lambda: not processes_with(LONG))
+
+
 def test_which_forks_stay(place: Place) -> None:
     for name in (None, "named"):
         with opened(place, name) as unused:

@@ -137,7 +137,7 @@ class _Output:
 
 class ForkWorkspace:
     """A fork of ``project``, made if there is none of this name. Thread-safe: ``_lock`` guards ``_waiting``,
-    ``_waits`` and ``_started``.
+    ``_waits``, ``_started`` and ``_active``.
 
     The policy judges the commands as those of ``agent``; a question is refused, and waits for ``mudroom approve``.
     ``cwd``: where commands start, relative to the project. ``options``: as for ``mudroom.open``.
@@ -163,6 +163,7 @@ class ForkWorkspace:
             self._waiting: BackgroundHandle | None = None
             self._waits = True
             self._started: list[BackgroundHandle] = []
+            self._active = 0
             self.fork.exists("")  # file tools that are used before a command need not wait for its end
         except BaseException:
             self.room.close()
@@ -195,12 +196,17 @@ class ForkWorkspace:
         self._hold()
         output = _Output(limit, on_output)
         argv, place = self._at(command, cwd, env)
+        with self._lock:
+            self._active += 1
         try:
             result = self.fork.run(argv, cwd=place, timeout=timeout or None, input=input, on_output=output.hear)
         except (CommandNotStarted, UsageError) as error:
             if self.room.is_closed:
                 raise
             return output.ended(error.exit_code, f"{error.message}\n", started=False)
+        finally:
+            with self._lock:
+                self._active -= 1
         if not result.ran:
             return output.ended(NOT_EXECUTABLE, f"mudroom: refused: {result.reason}\n", started=False, refused=True)
         said = "".join(f"mudroom: {denial}\n" for denial in result.denials if denial.kind == "network")
@@ -239,7 +245,8 @@ class ForkWorkspace:
                 self._waits = False
 
     def rest(self) -> None:
-        """End all commands, and what they have in ``/tmp``; the next command begins a new sandbox."""
+        """End the background commands, and what is in ``/tmp``, once commands of other threads have ended. The next
+        command begins a new sandbox."""
         with self._lock:
             while self._started:
                 self._started.pop().end(0.1)
@@ -335,9 +342,10 @@ class ForkWorkspace:
         if self.room.is_closed:
             return
         try:
-            self.rest()
-            if any(fork.name == self.fork.name for fork in self.room.forks()) and is_dropped():
-                self.fork.discard()
+            if not self._active:  # else the room ends the commands of other threads, and the fork stays
+                self.rest()
+                if any(fork.name == self.fork.name for fork in self.room.forks()) and is_dropped():
+                    self.fork.discard()
         finally:
             self.room.close()
 
