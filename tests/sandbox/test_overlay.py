@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from box import Box, if_namespaces
-from mudroom.sandbox.client import launcher_client, wire
+from mudroom.sandbox.client import launcher_client
 from mudroom.sandbox.client.launcher_client import LauncherClient, SpawnedLauncher
 from mudroom.sandbox.client.report import StepFailed
 from native_init import compile_launcher
@@ -103,7 +103,7 @@ def older_launcher(request: pytest.FixtureRequest, tmp_path_factory: pytest.Temp
 @pytest.fixture
 def older(older_launcher: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Box]:
     """A box whose launcher is on an older kernel."""
-    monkeypatch.setattr(wire, "LAUNCHER", older_launcher)
+    monkeypatch.setattr(launcher_client, "LAUNCHER", older_launcher)
     monkeypatch.setattr(launcher_client, "_program", [])
     client = LauncherClient(SpawnedLauncher())
     client.start()

@@ -26,13 +26,15 @@ from mudroom.stage.layers.layer import remove_tree
 
 pytestmark = pytest.mark.both_users
 
-HOST_CALLS = 151
+HOST_CALLS = 151 + 2 * (not os.geteuid())
 """Calls of functions of the system's modules in this process, from the order of a command to its result, in a fork that
 has run some: its overlays stand, and the project is watched. Two are looks for a mount of the fork; one asks who the
 user is, whose project may be of another group; one whether the record is of this boot; three
-ask whether a run pauses agents; one more is made if the kernel has something to tell of the project."""
-FEW_CALLS = 156
-"""The same of the second command of a session, which makes the template."""
+ask whether a run pauses agents; one more is made if the kernel has something to tell of the project. Root has two
+more."""
+FEW_CALLS = 157
+"""The same of the second command of a session, which makes the template. One looks at the record before the command,
+for the paths that it changes."""
 NEW_FORK_CALLS = 175
 """The same of a command in a fork that is made for it: three look for its record."""
 NEW_FORK_DIRECTORIES = 9

@@ -16,7 +16,8 @@ for found in pkgutil.walk_packages(mudroom.__path__, "mudroom."):
         try:
             importlib.import_module(found.name)
         except Exception as error:
-            print(found.name, type(error).__name__, error)
+            if type(error).__name__ != "VendorMissing":
+                print(found.name, type(error).__name__, error)
 print("done")
 """
 NT = {f"ext.windows.stage.{path.stem}" for path in (ROOT / "src/mudroom/ext/windows/stage").glob("nt_*.py")}

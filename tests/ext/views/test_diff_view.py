@@ -13,7 +13,6 @@ from mudroom.ext.views import reader
 from mudroom.ext.views.kinds.kind import KINDS
 from mudroom.ext.views.reader import view_of
 from test_vault_verb import Cli
-from tiers import each
 
 EDIT = """
 sed -i s/1.9.0/1.10.0/ package-lock.json
@@ -78,7 +77,7 @@ def test_a_program_reads_the_rows(cli: Cli) -> None:
     assert "views" not in cli.json("diff", "f")
 
 
-@each(
+@pytest.mark.parametrize(
     ("words", "message"),
     [
         (("f", "--view", "--stat"), "--view is not for --stat, --commits, --conflicts and --order risk"),

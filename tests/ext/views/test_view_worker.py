@@ -92,7 +92,7 @@ def test_what_a_kind_runs_into(error: BaseException, problem: str) -> None:
 WHATEVER = "it takes too long or too much memory, or is damaged"
 
 
-@each(
+@pytest.mark.parametrize(
     ("program",),
     [
         ("import time; time.sleep(600)",),

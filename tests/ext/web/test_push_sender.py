@@ -36,14 +36,14 @@ def test_a_message_has_the_headers_of_the_protocol(pushed: Service) -> None:
     assert headers["authorization"].startswith("vapid t=") and int(headers["content-length"]) == len(body)
 
 
-@each("status", [404, 410])
+@pytest.mark.parametrize("status", [404, 410])
 def test_a_device_that_the_service_does_not_know_any_more(pushed: Service, status: int) -> None:
     pushed.status = status
     with pytest.raises(Gone):
         send(device(), new_key(), PUSH)
 
 
-@each("status", [301, 302, 307, 308, 400, 401, 403, 413, 429, 500, 503])
+@pytest.mark.parametrize("status", [301, 302, 307, 308, 400, 401, 403, 413, 429, 500, 503])
 def test_no_redirection_is_followed_and_a_refusal_is_said(pushed: Service, status: int) -> None:
     pushed.status = status
     with pytest.raises(http.client.HTTPException, match=f"answered {status}"):
@@ -72,8 +72,13 @@ def test_keys_that_are_none(more: dict[str, str]) -> None:
         require_device(device(**more))
 
 
-@each("text", ["127.0.0.1", "10.0.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1", "0.0.0.0", "::1", "fd00::1",
-               "fe80::1", "::ffff:127.0.0.1", "64:ff9b::7f00:1"])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    [
+        "127.0.0.1", "10.0.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1", "0.0.0.0", "::1", "fd00::1",
+        "fe80::1", "::ffff:127.0.0.1", "64:ff9b::7f00:1",
+    ],
+)  # fmt: skip
 def test_only_public_addresses_are_dialled(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Even if another address of the name is public."""
     family = socket.AF_INET6 if ":" in text else socket.AF_INET

@@ -48,7 +48,7 @@ def test_a_thread_from_its_first_word_to_its_sending(place: Place) -> None:
     [
         ("remarks", {"text": " "}, 400, "a text is empty"),
         ("remarks", {"text": "x", "id": id_of(b"f"), "first": 9}, 400, "f has 3 lines, and none 9"),
-        ("remarks", {"text": "x", "id": id_of(b"../f")}, 400, "../f is not a path in the project"),
+        ("remarks", {"text": "x", "id": id_of(b"../f")}, 400, "../f is not a path in a project"),
         ("remarks", {"text": "x", "id": "%"}, 400, "that is no id of a path"),
         ("remarks", {"text": "x", "suggestion": "y"}, 400, "a suggestion is for lines that the file has"),
         ("remarks/r9", {"act": "take"}, 400, "f has no remark r9"),

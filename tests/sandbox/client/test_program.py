@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mudroom.errors import MudroomError
-from mudroom.sandbox.client import launcher_client, wire
+from mudroom.sandbox.client import launcher_client
 from mudroom.sandbox.client.launcher_client import SpawnedLauncher
 
 pytestmark = pytest.mark.both_users
@@ -30,7 +30,7 @@ def said() -> str:
 
 
 def test_it_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wire, "LAUNCHER", bytes(tmp_path / "none"))
+    monkeypatch.setattr(launcher_client, "LAUNCHER", bytes(tmp_path / "none"))
     hint = "install mudroom again; in a checkout: dev/native"
     assert said() == f"the sandbox launcher is missing: {tmp_path}/none ({hint})"
 
@@ -38,7 +38,7 @@ def test_it_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_it_is_for_another_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     other = tmp_path / "launcher"
     other.write_bytes(b"\x7fELF of none")
-    monkeypatch.setattr(wire, "LAUNCHER", bytes(other))
+    monkeypatch.setattr(launcher_client, "LAUNCHER", bytes(other))
     assert said() == f"the sandbox launcher cannot be started: {other}: Exec format error (install mudroom again)"
 
 

@@ -14,7 +14,10 @@ from collections.abc import Iterator
 import pytest
 
 from mudroom import api
-from mudroom.api import ForkHandle, Room
+from mudroom.typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mudroom.api import ForkHandle, Room  # loads the library, which tests without the fixture do not need
 
 _FAILED = pytest.StashKey[bool]()
 

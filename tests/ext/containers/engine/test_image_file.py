@@ -16,7 +16,6 @@ from mudroom.ext.containers.core.image import Image, User
 from mudroom.ext.containers.engine import image_file, runtime, trial
 from mudroom.ext.containers.engine.orphans import OWNER
 from mudroom.ext.containers.engine.owner import this_process
-from mudroom.sandbox.client import wire
 
 ENVIRON = {b"PATH": os.fsencode(os.defpath)}
 _ENGINE = """\
@@ -89,7 +88,7 @@ def test_the_program_needs_no_file_of_the_image(tmp_path: Path) -> None:
 
 
 def test_a_program_that_needs_one_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wire, "LAUNCHER", b"/bin/sh")
+    monkeypatch.setattr(runtime, "LAUNCHER", b"/bin/sh")
     with pytest.raises(MudroomError) as caught:
         runtime.provide(os.fsencode(tmp_path))
     hint = "install mudroom again with a compiler for static programs: musl-gcc"

@@ -26,7 +26,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def run_of_page(heading: str, project: Path, **given: Any) -> dict[str, Any]:
     """Run the block below a heading of docs/ORCHESTRA.md beside the project, with these names. Return all names."""
-    found = re.search(rf"^## {re.escape(heading)}$.*?^```py$(.*?)^```$", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+    found = re.search(rf"^## {re.escape(heading)}$.*?^```python$(.*?)^```$", PAGE.read_text(), re.DOTALL | re.MULTILINE)
     assert found is not None, heading
     os.chdir(project.parent)
     names = dict(given)

@@ -79,10 +79,12 @@ class DeviceStore:
         self._change(lambda devices: [one for one in devices if one.id != name])
 
     def forget(self) -> None:
-        """Remove all devices, and replace the key."""
+        """Remove all devices, and replace the key if there was one."""
         with Lock(self._lock):
+            had_key = bool(self.read().key)
             write_own(self._path, msgspec.json.encode(DeviceFile()))
-        self.prepare()
+        if had_key:
+            self.prepare()
 
     def _change(self, change: Callable[[Sequence[Device]], Sequence[Device]]) -> DeviceFile:
         with Lock(self._lock):
