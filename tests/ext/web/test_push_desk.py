@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import stat
+import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +18,9 @@ from push_service import Browser, Service, pushed
 from conftest import Place
 from mudroom.errors import UsageError
 from mudroom.ext.decisions.queue import Decision
-from mudroom.ext.web.push import desk as desk_module
 from mudroom.ext.web.push.desk import NotificationDesk, WaitingRow, message_of
 from mudroom.ext.web.push.device import LIFE, MOST, DeviceStore
+from mudroom.ext.web.push.message import why_not
 from test_vault_verb import Cli
 
 __all__ = ["pushed"]
@@ -178,8 +180,19 @@ def test_a_damaged_file_has_no_devices_and_is_made_anew(told: Told, content: byt
     assert told.desk.public_key()
 
 
-def test_without_the_library_it_is_said_what_to_install(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(desk_module, "find_spec", lambda _name: None)
+@pytest.fixture
+def without_library(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The library is found, and cannot be loaded: it is another system's."""
+    monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.asymmetric", None)
+    why_not.cache_clear()
+    yield
+    why_not.cache_clear()
+
+
+def test_without_the_library_it_is_said_what_to_install(told: Told, without_library: None) -> None:
+    told.store.forget()
+    told.store.prepare()
+    assert told.store.read().key == "", "the server starts all the same"
     assert told.desk.public_key() == ""
     with pytest.raises(UsageError) as refused:
         told.desk.add(**told.browser.subscription(), origin="")

@@ -6,6 +6,7 @@ from urllib.parse import urlsplit
 
 from mudroom.ext.web import shape
 from mudroom.ext.web.api.endpoint import ApiCall, Endpoint
+from mudroom.ext.web.push.message import why_not
 
 
 def devices(call: ApiCall) -> shape.DevicesShape:
@@ -37,7 +38,7 @@ def _listed(call: ApiCall, endpoint: str) -> shape.DevicesShape:
         )
         for one in push.devices()
     ]
-    return shape.DevicesShape(rows, push.public_key(), push.why_not())
+    return shape.DevicesShape(rows, push.public_key(), why_not())
 
 
 ENDPOINTS = (

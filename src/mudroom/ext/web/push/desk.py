@@ -17,14 +17,13 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 from hashlib import sha256
-from importlib.util import find_spec
 from typing import NamedTuple
 from urllib.parse import quote
 
 from mudroom.api import MudroomError, UsageError, show
 from mudroom.ext.decisions.queue import Decision
 from mudroom.ext.web.push.device import LIFE, Device, DeviceStore
-from mudroom.ext.web.push.message import public_of, to_base64
+from mudroom.ext.web.push.message import public_of, to_base64, why_not
 from mudroom.ext.web.push.sender import Gone, Push, require_device, send
 from mudroom.ext.web.state.hub import Hub
 
@@ -34,7 +33,6 @@ LOOK = 5.0
 """Seconds after which the queue is read whatever has changed, and after which new devices are looked for."""
 QUESTION_LIFE, FORK_LIFE = 3600, 24 * 3600
 """Seconds until a message is not delivered any more. A question's answer holds for an hour."""
-INSTALL = "pip install 'cryptography>=45'"
 _MATTERS = frozenset({"forks", "questions", "applies"})
 _NAMED = 3
 """Rows that one message names."""
@@ -65,23 +63,18 @@ class NotificationDesk:
 
     # --- devices ---
 
-    @staticmethod
-    def why_not() -> str:
-        """Return why nothing can be sent; empty if it can."""
-        return "" if find_spec("cryptography") else f"this needs cryptography: {INSTALL}"
-
     def devices(self) -> tuple[Device, ...]:
         return self._store.read().devices
 
     def public_key(self) -> str:
         """Return the key by which push services know this server; empty if there is none."""
-        key = "" if self.why_not() else self._store.read().key
+        key = "" if why_not() else self._store.read().key
         return to_base64(public_of(key)) if key else ""
 
     def add(self, name: str, endpoint: str, key: str, secret: str, origin: str) -> None:
         """Keep a device, or renew it. A new one gets a first message, and is kept only if that is taken. Raise
         MudroomError, UsageError."""
-        if why := self.why_not():
+        if why := why_not():
             raise UsageError("no notifications can be sent", why)
         known = {one.endpoint: one for one in self.devices()}.get(endpoint)
         now = int(time.time())

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from importlib.util import find_spec
 
 import msgspec
 
 from mudroom.api import UsageError
-from mudroom.ext.web.push.message import new_key
+from mudroom.ext.web.push.message import new_key, why_not
 from mudroom.ext.web.server.login import write_own
 from mudroom.stage import private_file
 from mudroom.vault.lock import Lock
@@ -61,7 +60,7 @@ class DeviceStore:
 
     def prepare(self) -> None:
         """Make the private key if there is none, and it can be made. Raise MudroomError."""
-        if not self.read().key and find_spec("cryptography"):
+        if not self.read().key and not why_not():
             self._change(lambda devices: devices)
 
     def add(self, device: Device) -> None:

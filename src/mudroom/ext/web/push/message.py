@@ -10,11 +10,13 @@ import hmac
 import json
 import os
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from functools import cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
+INSTALL = "pip install 'cryptography>=45'"
 SIZE = 1024
 """Bytes of a text with its padding. A service takes 4,096 bytes at least (RFC 8030, 7.2)."""
 _RECORD = 4096
@@ -22,6 +24,17 @@ _LIFE = 12 * 3600
 """Seconds that a signature is valid: at most a day (RFC 8292, 2)."""
 POINT, SECRET = 65, 16
 """Bytes of a public key, and of the secret that a browser gives with it (RFC 8291, 2 and 3.2)."""
+
+
+@cache
+def why_not() -> str:
+    """Return why nothing can be encrypted here; empty if it can. A library of another system or a damaged one is found,
+    and cannot be loaded."""
+    try:
+        from cryptography.hazmat.primitives.asymmetric import ec as _ec  # noqa: F401
+    except ImportError:
+        return f"this needs cryptography: {INSTALL}"
+    return ""
 
 
 def new_key() -> str:
