@@ -7,8 +7,9 @@ import time
 from mudroom.cli.terminal.terminal import cut
 from mudroom.core.tree.path import show
 from mudroom.ext.decisions.queue import Decision, Kind, decisions, whole_forks
-from mudroom.session.upkeep import ForkSummaries, Vault
 from mudroom.typing import NamedTuple
+from mudroom.vault.forks.fork_summary import ForkSummaries
+from mudroom.vault.store.store import Vault
 
 BESIDE: tuple[Kind, ...] = ("finished", "running", "cut off", "damaged")
 """Kinds that a list of forks tells by itself."""

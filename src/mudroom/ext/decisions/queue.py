@@ -21,11 +21,13 @@ from mudroom.core.tree.path import show
 from mudroom.core.tree.quote import show_words
 from mudroom.errors import MudroomError
 from mudroom.ext.remarks.store import RemarkStore
-from mudroom.session.upkeep import ForkSummaries, ForkSummary, Vault, vault_named
 from mudroom.typing import Literal, NamedTuple
 from mudroom.vault.apply.conflict import each_conflict
 from mudroom.vault.apply.drift import find_drift
+from mudroom.vault.forks.fork_summary import ForkSummaries, ForkSummary
 from mudroom.vault.forks.ties import Tie, first_of, ties_of
+from mudroom.vault.retention.usage import vault_named
+from mudroom.vault.store.store import Vault
 
 Kind = Literal["question", "damaged", "conflict", "unverified", "answered", "cut off", "finished", "running", "idle"]
 RANKS: tuple[Kind, ...] = (
