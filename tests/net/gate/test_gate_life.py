@@ -478,14 +478,18 @@ def test_a_guard_that_is_shut_cuts_what_is_open_and_tells_the_last_flows(town: T
     assert guard.guard.shut(1) == []
 
 
-def test_bytes_that_clients_sent_before_the_end_are_judged(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The command ends, and its clients with it, before a busy gate has read their last bytes."""
+@pytest.mark.parametrize("was_allowed", [False, True])
+def test_bytes_that_clients_sent_before_the_end_are_judged(
+    town: Town, monkeypatch: pytest.MonkeyPatch, was_allowed: bool
+) -> None:
+    """The command ends, and its clients with it, before a busy gate has read their last bytes. A rule that is taken back
+    before the end does not hold for them."""
 
     def resumed(channel: socket.socket, seconds: float) -> bool:
         os.kill(town.gate.pid, signal.SIGCONT)  # the gate is told to shut by then
         return bool(select.select([channel], [], [], seconds)[0])
 
-    guard = town.guard()
+    guard = town.guard(*[allow("bad.example", 443)] * was_allowed)
     clients = [guard.connect(b"CONNECT bad.example:443 HTTP/1.1\r\n") for _ in range(3)]
     assert read_all(guard.connect(b"\r\n\r\n")).startswith(b"HTTP/1.1 400 ")  # the others were accepted before
     guard.take(guard.guard.receive())
@@ -494,6 +498,8 @@ def test_bytes_that_clients_sent_before_the_end_are_judged(town: Town, monkeypat
         client.sendall(b"Host: bad.example:443\r\n\r\n")
         client.close()
     monkeypatch.setattr("mudroom.net.gate_handle.is_readable", resumed)
+    if was_allowed:
+        guard.guard.update([])
     flows = guard.guard.shut(WAIT)
     assert [(flow.host, flow.verdict) for flow in flows if flow.host] == [("bad.example", "deny")] * 3
 

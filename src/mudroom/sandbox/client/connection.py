@@ -72,11 +72,7 @@ class Connection:
         """Return whether this end is open and the other end is alive. That never sends, so a readable socket is at its
         end of file."""
         with self._lock:  # another thread may close it, and the number belong to another file then
-            if self.is_closed:
-                return False
-            poller = select.poll()
-            poller.register(self._socket.fileno(), select.POLLIN)
-            return not poller.poll(0)
+            return not self.is_closed and not wait_readable((self._socket.fileno(),), 0.0)
 
     @property
     def is_closed(self) -> bool:

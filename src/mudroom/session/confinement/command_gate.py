@@ -430,6 +430,8 @@ class CommandGate(Closing):
     def _without_network(self, why: str) -> None:
         """Close the listeners, so that new connections are refused."""
         self.notes.append(f"no network: {why}")
+        if self._guard is not None:
+            self._guard.update([])  # what has arrived is still judged: by no rule that may not hold any more
         self.close()
 
     def close(self) -> None:
