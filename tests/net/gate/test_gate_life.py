@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 import mudroom
+from clocks import give_way
 from mudroom.core.network.host_rules import HostRule
 from mudroom.errors import MudroomError
 from mudroom.net.gate_handle import Gate
@@ -482,8 +483,8 @@ def test_a_guard_that_is_shut_cuts_what_is_open_and_tells_the_last_flows(town: T
 def test_bytes_that_clients_sent_before_the_end_are_judged(
     town: Town, monkeypatch: pytest.MonkeyPatch, was_allowed: bool
 ) -> None:
-    """The command ends, and its clients with it, before a busy gate has read their last bytes. A rule that is taken back
-    before the end does not hold for them."""
+    """The command ends, and its clients with it, before a busy gate has read their last bytes. A rule that was taken
+    back before does not hold for them."""
 
     def resumed(channel: socket.socket, seconds: float) -> bool:
         os.kill(town.gate.pid, signal.SIGCONT)  # the gate is told to shut by then
@@ -494,6 +495,8 @@ def test_bytes_that_clients_sent_before_the_end_are_judged(
     assert read_all(guard.connect(b"\r\n\r\n")).startswith(b"HTTP/1.1 400 ")  # the others were accepted before
     guard.take(guard.guard.receive())
     os.kill(town.gate.pid, signal.SIGSTOP)
+    while ") T " not in Path(f"/proc/{town.gate.pid}/stat").read_text():
+        give_way()
     for client in clients:
         client.sendall(b"Host: bad.example:443\r\n\r\n")
         client.close()
