@@ -30,13 +30,13 @@ def show_reasons(session: Session, fork: str, words: Sequence[str], context: Con
         seen += [reasons.of_line(path, line) if line else reasons.of_file(path) for path in files[:MOST_FILES]]
     if trace:
         context.terminal.out(json.dumps(record_of(reasons, seen, session.forks.clock()), indent=2))
-        return
-    if context.as_json:
+    elif context.as_json:
         hunks = [observed_to_json(reasons, file, row) for file in seen for row in file.rows]
         report = {"schema": "mudroom.reasons/1", "fork": fork, "hunks": hunks}
-        context.terminal.out(json.dumps(report | {"skipped": reasons.skipped, "left_out": left_out}))
+        context.terminal.json(report | {"skipped": reasons.skipped, "left_out": left_out})
         return
-    page(_lines(reasons, seen), context)
+    else:
+        page(_lines(reasons, seen), context)
     if reasons.skipped:
         context.terminal.note(f"{counted(reasons.skipped, 'part')} of the conversations could not be read")
     if left_out:

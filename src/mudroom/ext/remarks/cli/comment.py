@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 
@@ -70,7 +69,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
             if not context.as_json:
                 context.terminal.say(f"{name}: mudroom send {remarks.fork} hands it to the agent")
         if context.as_json:
-            context.terminal.out(json.dumps(listed_to_json(remarks.fork, remarks.listed())))
+            context.terminal.json(listed_to_json(remarks.fork, remarks.listed()))
         elif not actions and not args.words:
             _list(remarks, context)
     return 0

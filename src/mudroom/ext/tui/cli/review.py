@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
 import signal
 import sys
@@ -86,7 +85,7 @@ def _print_json(session: Session, name: str, context: Context) -> int:
         | {"home": tied.is_home, "changes": _changes_to_json(there, tied.name, there.forks.changeset(tied.name))}
         for tied, there in session.changes.parts(name)
     ]
-    context.terminal.out(json.dumps(report | {"credentials": list(session.vault.fork(name).credentials)}))
+    context.terminal.json(report | {"credentials": list(session.vault.fork(name).credentials)})
     return 0
 
 
