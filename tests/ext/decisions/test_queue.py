@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import re
+import shutil
+from typing import NoReturn
 
 import pytest
 from msgspec import structs
 
 from conftest import Place
+from mudroom.errors import FileError
+from mudroom.ext.decisions import queue
 from mudroom.ext.decisions.cli import age_words
 from mudroom.ext.decisions.queue import RANKS, Decision, decisions, whole_forks
 from mudroom.ext.remarks.core.value import SentRemark
 from mudroom.ext.remarks.session import Remarks
 from mudroom.ext.remarks.store import RemarkStore
 from mudroom.session.upkeep import ForkSummaries
+from mudroom.vault.store.fork import Fork
+from mudroom.vault.store.store import Vault
 from test_vault_verb import Cli
 
 pytestmark = pytest.mark.both_users
@@ -101,3 +107,25 @@ def test_a_command_with_control_characters_steers_no_terminal(place: Place) -> N
     session.run([b"sh", b"-c", b"echo 1 > a # \x1b[2J\n"], fork="f")
     (row,) = decisions(session.vault, whole_forks(session.vault, ForkSummaries()))
     assert row.command.isprintable() and row.fork == "f"
+
+
+def test_a_fork_whose_conflicts_cannot_be_read_is_damaged_and_one_that_is_gone_has_no_row(
+    three: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = three.place.session()
+    forks = whole_forks(session.vault, ForkSummaries())
+
+    def fails(vault: Vault, fork: Fork) -> NoReturn:
+        if fork.name == "done":
+            shutil.rmtree(fork.path)
+        raise FileError(5, "Input/output error", "record")
+
+    monkeypatch.setattr(queue, "find_drift", fails)
+    rows = decisions(session.vault, forks)
+    assert [(row.kind, row.fork) for row in rows] == [("question", "asks"), ("damaged", "fails"), ("damaged", "clash")]
+    assert rows[1].problem == "record: Input/output error"
+
+
+def test_a_fork_with_more_files_than_are_compared_says_so() -> None:
+    assert Decision("finished", "f", size=1000).words == "1,000 changed files"
+    assert Decision("finished", "f", size=1001).words == "1,001 changed files, not compared with the project"

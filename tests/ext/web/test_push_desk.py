@@ -172,12 +172,17 @@ def test_there_are_only_so_many(told: Told) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"key": 1}', b'{"key": "", "devices": [{}]}', b"\xff"])
-def test_a_damaged_file_has_no_devices_and_is_made_anew(told: Told, content: bytes) -> None:
+def test_a_damaged_file_has_no_devices_and_is_made_anew_with_a_line(
+    told: Told, content: bytes, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = Path(os.fsdecode(told.directory)) / "devices.json"
     path.write_bytes(content)
     assert told.desk.devices() == () and told.desk.public_key() == ""
     told.store.prepare()
     assert told.desk.public_key()
+    assert capsys.readouterr().err == f"mudroom: {path} was damaged: no browser is notified until it asks again\n"
+    told.store.forget()
+    assert capsys.readouterr().err == "" and told.desk.public_key()
 
 
 @pytest.fixture

@@ -103,7 +103,7 @@ def test_a_browser_stays_logged_in_over_a_restart_until_it_is_forgotten(place: P
         assert site.told["token"] != token
         assert json.loads(ask(site, "/api/v1/me", **browser).text) == me  # the page that is open goes on, too
         assert ask(site, "/api/v1/projects/none/undo", "POST", **browser).status in (400, 404)
-        assert mudroom(place, "serve", "--forget") == "every browser is logged out\n"
+        assert mudroom(place, "serve", "--forget") == "every browser is logged out, and none is notified\n"
         assert ask(site, "/api/v1/me", **browser).status == 401
         assert ask(site, way_in(link(place, "--link")["login"])).status == 303
     with serving(place) as site:

@@ -244,7 +244,7 @@ def end_by(event: int, serving: Serving, place: Place) -> None:  # noqa: F811
 
 
 def test_forget_and_the_port_of_another_are_one_line(place: Place) -> None:  # noqa: F811
-    assert place.say("serve", "--forget").out.strip() == "every browser is logged out"
+    assert place.say("serve", "--forget").out.strip() == "every browser is logged out, and none is notified"
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()

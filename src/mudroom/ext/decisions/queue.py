@@ -24,6 +24,7 @@ from mudroom.ext.remarks.store import RemarkStore
 from mudroom.typing import Literal, NamedTuple
 from mudroom.vault.apply.conflict import each_conflict
 from mudroom.vault.apply.drift import find_drift
+from mudroom.vault.forks.damage import reason_of
 from mudroom.vault.forks.fork_summary import ForkSummaries, ForkSummary
 from mudroom.vault.forks.ties import Tie, first_of, ties_of
 from mudroom.vault.retention.usage import vault_named
@@ -39,7 +40,7 @@ MOST = 12
 MOST_SHOWN = 200
 """Most characters of a command."""
 MOST_COMPARED = 1000
-"""Maximum changed files for which a fork is compared with the project: an lstat(2) each."""
+"""Maximum changed files for which a fork is compared with the project: an lstat(2) each. Its row tells of more."""
 _MS = 10**6
 """Nanoseconds."""
 
@@ -90,7 +91,8 @@ class Decision(NamedTuple):
                 return "no changes"
         lines = f", +{self.added:,} -{self.removed:,}" if self.added or self.removed else ""
         ended = f", exit code {self.exit_code}" if self.exit_code else ""
-        return f"{counted(self.size, 'changed file')}{lines}{ended}{', level 0' if self.level == 0 else ''}"
+        unknown = ", not compared with the project" if self.size > MOST_COMPARED else ""
+        return f"{counted(self.size, 'changed file')}{lines}{ended}{', level 0' if self.level == 0 else ''}{unknown}"
 
     @property
     def action(self) -> str:
@@ -171,11 +173,17 @@ def _of_forks(vault: Vault, forks: Iterable[ForkSummary]) -> Iterator[Decision]:
     for summary in forks:
         brief = summary.brief
         size = brief.summary.files if brief is not None else 0
+        problem = summary.problem
         kind: Kind
         if summary.state in ("damaged", "cut off", "running"):
             kind = summary.state
         elif size and summary.state == "idle":
-            kind, size = _of_changes(vault, summary, size)
+            try:
+                kind, size = _of_changes(vault, summary, size)
+            except (MudroomError, OSError) as error:
+                if vault.find(summary.name) is None:
+                    continue  # it was discarded meanwhile
+                kind, problem = "damaged", reason_of(error)
         else:
             kind = "idle"
         level = brief.level if brief is not None and brief.command else None
@@ -190,7 +198,7 @@ def _of_forks(vault: Vault, forks: Iterable[ForkSummary]) -> Iterator[Decision]:
             brief.exit_code if brief is not None and brief.command else None,
             show_words(brief.command)[:MOST_SHOWN] if brief is not None else "",
             _recorded(vault, summary.name),
-            problem=summary.problem,
+            problem=problem,
         )
 
 
@@ -225,17 +233,14 @@ def _with_failed(vault: Vault, rows: list[Decision]) -> list[Decision]:
 
 
 def _undecided(vault: Vault, summary: ForkSummary) -> int:
-    """Return how many of the fork's files conflict with a project and are not decided; 0 if that cannot be read."""
-    try:
-        count = _undecided_in(vault, summary.name)
-        for tied in parts_of(vault, summary):
-            there = vault_named(os.path.dirname(os.path.dirname(vault.path)), tied.vault)
-            if there is not None:
-                there.reading = vault.reading
-                with closing(there):
-                    count += _undecided_in(there, tied.name)
-    except (MudroomError, OSError):
-        return 0  # the fork is gone, or its own view names the problem
+    """Return how many of the fork's files conflict with a project and are not decided. Raise MudroomError, OSError."""
+    count = _undecided_in(vault, summary.name)
+    for tied in parts_of(vault, summary):
+        there = vault_named(os.path.dirname(os.path.dirname(vault.path)), tied.vault)
+        if there is not None:
+            there.reading = vault.reading
+            with closing(there):
+                count += _undecided_in(there, tied.name)
     return count
 
 

@@ -78,9 +78,8 @@ def execute(args: argparse.Namespace, context: Context) -> int:
 
         key.renew()
         DeviceStore(directory).forget()
-        context.terminal.out(
-            json.dumps({"schema": SCHEMA, "forgotten": True}) if context.as_json else "every browser is logged out"
-        )
+        done = json.dumps({"schema": SCHEMA, "forgotten": True})
+        context.terminal.out(done if context.as_json else "every browser is logged out, and none is notified")
         return 0
     if args.link:
         return _link(args, context, registry)

@@ -5,12 +5,15 @@ logins.
 
 from __future__ import annotations
 
+import os
+import sys
 import time
 from collections.abc import Callable, Sequence
 
 import msgspec
 
 from mudroom.api import UsageError
+from mudroom.core.tree.path import show
 from mudroom.ext.web.push.message import new_key, why_not
 from mudroom.ext.web.server.login import write_own
 from mudroom.stage import private_file
@@ -59,9 +62,17 @@ class DeviceStore:
         return msgspec.structs.replace(found, devices=tuple(one for one in found.devices if one.until > now))
 
     def prepare(self) -> None:
-        """Make the private key if there is none, and it can be made. Raise MudroomError."""
-        if not self.read().key and not why_not():
-            self._change(lambda devices: devices)
+        """Make the private key if there is none, and it can be made. Tell of a damaged file. Raise MudroomError."""
+        if self.read().key or why_not():
+            return
+        if os.path.lexists(self._path) and not self._is_empty():
+            sys.stderr.write(f"mudroom: {show(self._path)} was damaged: no browser is notified until it asks again\n")
+            sys.stderr.flush()
+        self._change(lambda devices: devices)
+
+    def _is_empty(self) -> bool:
+        """Return whether the file is one that ``forget`` wrote."""
+        return private_file.read(self._path, _LIMIT) == msgspec.json.encode(DeviceFile())
 
     def add(self, device: Device) -> None:
         """Add a device, or renew the one with its endpoint. Raise MudroomError; UsageError if there are too many."""
