@@ -1,4 +1,4 @@
-"""Count the calls of this process into the kernel, by their functions. No test is here.
+"""Count the calls of this thread: of functions, and into the kernel by their functions. No test is here.
 
 A time on a busy machine proves nothing; a count is the same everywhere.
 """
@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
+T = TypeVar("T")
 MODULES = ("posix", "fcntl", "select", "_socket")
 """Modules whose functions are calls into the kernel."""
 HARMLESS = frozenset(
@@ -42,5 +43,22 @@ def counted() -> Iterator[Counter[str]]:
     sys.setprofile(look)
     try:
         yield calls
+    finally:
+        sys.setprofile(before)
+
+
+def within(most: int, call: Callable[[], T]) -> T:
+    """Return what ``call`` returns. Fail as soon as it has called more functions, of Python and of C, than ``most``."""
+    count = 0
+
+    def look(_frame: Any, event: str, _function: Any) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+        assert count <= most, f"more than {most:,} calls"
+
+    before = sys.getprofile()
+    sys.setprofile(look)
+    try:
+        return call()
     finally:
         sys.setprofile(before)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import Any
 
 import pytest
@@ -18,6 +17,7 @@ from textual.actions import parse
 from textual.app import App, ComposeResult
 from textual.screen import Screen
 
+from kernel_calls import within
 from mudroom.core.merge.pick import WHOLE, Pick
 from mudroom.core.text.escaping import WIDEST
 from mudroom.core.text.hunk import select_blocks
@@ -160,18 +160,14 @@ def test_words_that_differ_in_a_long_block() -> None:
 
 def test_a_line_of_five_megabytes() -> None:
     line = "ä".encode() * 2_500_000
-    before = time.process_time()
-    found = pieces(line)
-    assert time.process_time() - before < 0.5
+    found = within(10_000, lambda: pieces(line))
     assert found[0].text == "ä" * WIDEST and found[-1].text == f" … {len(line) - 2 * WIDEST:,} more bytes"
 
 
 def test_a_hundred_thousand_lines() -> None:
     old = b"".join(b"line %d\n" % number for number in range(100_000))
     text = text_of(old, old.replace(b"0\n", b"zero\n"))
-    before = time.process_time()
-    layout = lay_out(FileRows(text=text), CONTEXTS[0], frozenset())
-    assert time.process_time() - before < 5
+    layout = within(10_000_000, lambda: lay_out(FileRows(text=text), CONTEXTS[0], frozenset()))
     assert len(layout.rows) > 60_000
 
 

@@ -364,7 +364,7 @@ def test_time_runs_out_for_all_of_it(place: Place) -> None:
     started = time.monotonic()
     script = "trap '' TERM; (trap '' TERM; sleep 61 & wait) & while :; do sleep 61 & wait; done"
     result = run(place, script, Limits(processes=50), timeout=0.3)
-    assert time.monotonic() - started < 20
+    assert time.monotonic() - started < 60
     assert result.timed_out
     assert LimitReached("time", "killed", 0.3) in result.reached
     assert groups_of(place) == []

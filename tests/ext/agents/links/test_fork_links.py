@@ -176,7 +176,7 @@ def test_a_server_that_accepts_nothing_holds_up_its_own_clients_alone(place: Pla
         began = time.monotonic()
         result = session.run([sys.executable.encode(), b"-c", FLOOD.encode()], fork="planner", timeout=3)
         assert result.timed_out and result.stdout == b"asked\n", (result.stdout, result.stderr)
-        assert time.monotonic() - began < 20
+        assert time.monotonic() - began < 60
     children = Path(f"/proc/{os.getpid()}/task/{threading.get_native_id()}/children").read_text().split()
     assert not [pid for pid in children if b"late_socket" in Path(f"/proc/{pid}/cmdline").read_bytes()]
 

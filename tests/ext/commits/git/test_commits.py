@@ -8,7 +8,6 @@ import shutil
 import stat
 import subprocess
 import sys
-import time
 import tomllib
 from pathlib import Path
 from typing import Any, Literal
@@ -18,6 +17,7 @@ from agent_repository import Agent, agent, copy, moved_refs, project, subjects
 from handgit import Copy, fsck, git, with_settings
 
 from conftest import Place, full_listing
+from kernel_calls import within
 from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
 from mudroom.ext.commits.git.commits import DULWICH
@@ -332,10 +332,7 @@ def test_a_thousand_commits(copy: Copy) -> None:
             + b"M 100644 inline d%d/f%d\ndata %d\n%s\n" % (number % 30, number, len(text), text)
         )
     subprocess.run(["git", "fast-import", "--quiet", "--force"], cwd=copy.fork, input=b"".join(stream), check=True)
-    started = time.monotonic()
-    found = copy.bring()
-    took = time.monotonic() - started
+    found = within(10_000_000, copy.bring)
     assert (len(found.commits), found.objects) == (1000, 4000)
-    assert took < 30, "seconds; 2 on the machine this was written on"
     assert git(copy.project, "git rev-list --count mudroom/agent") == "1001\n"
     assert fsck(copy.project) == ""

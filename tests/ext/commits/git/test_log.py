@@ -15,6 +15,7 @@ from agent_repository import project
 from handgit import Copy, git, with_settings
 
 from conftest import Place
+from kernel_calls import within
 from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
 from mudroom.ext.commits.git.commit_diff import CommitDiff, read_commit_diff
@@ -310,6 +311,4 @@ def test_a_tree_of_trees_is_not_walked_for_ever(copy: Copy) -> None:
         tree = copy.tree(*(("40000", b"%d" % n, tree) for n in range(10)))
     commit = copy.commit(tree, git(copy.fork, "git rev-parse HEAD").strip())
     copy.agent(f"git update-ref refs/heads/main {commit}")
-    before = time.monotonic()
-    assert len(read_copy(copy, ["HEAD"]).commits) == 1
-    assert time.monotonic() - before < 20
+    assert len(within(2_000_000, lambda: read_copy(copy, ["HEAD"])).commits) == 1
