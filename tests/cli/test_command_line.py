@@ -8,9 +8,11 @@ import signal
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+import mudroom
 from conftest import Place, full_listing, tick
 from screen import Screen
 from test_vault_verb import MUDROOM, Cli
@@ -277,6 +279,16 @@ def test_a_socket_is_not_shown(cli: Cli) -> None:
         done = cli("run", "--no", "--read", str(path), "--", "true")
     assert done.returncode == 125
     assert "is a socket: a command that connects to it" in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_mudroom_inside_mudroom_says_what_holds_it(cli: Cli) -> None:
+    inner = f"MUDROOM_STATE=/tmp/state {sys.executable} -m mudroom run --level 0 --yes -- true"
+    done = cli("run", "--no", "--read", str(Path(mudroom.__file__).parents[1]), "--", "sh", "-c", inner)
+    assert done.returncode == 126
+    assert done.stderr.splitlines()[1:3] == [
+        "mudroom: true: a sandbox that watches system calls is around this one already (run it without mudroom)",
+        "note: this is inside mudroom, whose sandbox may hold no second one; a command here is staged already",
+    ]
 
 
 def test_a_failure_inside_mudroom_says_where_it_is(cli: Cli) -> None:

@@ -37,7 +37,7 @@ def findings(bad: int, *, same: bool = False) -> list[Finding]:
     ]
 
 
-@pytest.mark.parametrize("bad", [0, 1, 4, 7, 26])
+@pytest.mark.parametrize("bad", range(27))
 @pytest.mark.parametrize("size", [(80, 24), (200, 50), (40, 12)])
 @pytest.mark.parametrize("same", [True, False])
 def test_it_is_one_screen(bad: int, size: tuple[int, int], *, same: bool) -> None:
@@ -46,6 +46,12 @@ def test_it_is_one_screen(bad: int, size: tuple[int, int], *, same: bool) -> Non
     assert len(lines) < rows, lines
     assert max(map(len, lines)) <= columns, lines
     assert lines[0].startswith(f"{26 - bad} of 26 ")
+    shown = sum(line.startswith("missing") for line in lines)
+    if lines[-1].endswith("--all)") and not lines[-1].startswith("(cut"):
+        more = f"({bad - shown} more" if shown < bad else "(the fixes:"
+        assert lines[-1].startswith(more), lines[-1]
+    else:
+        assert shown == bad
     if any("…" in line for line in lines):
         assert "mudroom doctor --all" in "".join(lines) or "…" in "".join(line for line in lines if "missing" in line)
 

@@ -72,8 +72,8 @@ def screen(findings: Sequence[FindingLike], style: Style, columns: int = 80, row
             lines.append(f"(cut; {MORE} shows all)")
         if len(lines) <= room:
             return lines
-    left = room - len(names) - 2
-    more = f"({len(table) - left} more and the fixes: {MORE})"
+    left = min(room - len(names) - 2, len(table))
+    more = f"({len(table) - left} more and the fixes: {MORE})" if left < len(table) else f"(the fixes: {MORE})"
     return [head, *names, *table[:left], more if len(more) <= columns else more.replace(" and the fixes", "")]
 
 

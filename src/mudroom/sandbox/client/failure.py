@@ -74,6 +74,10 @@ def _not_started(program: bytes, number: int) -> CommandNotStarted:
         hint = "one argument has at most 128 KiB, all together a quarter of the stack's limit: put it into a file"
     if number == errno.EAGAIN:  # from clone(2), or from ``is_of_the_sandbox`` in ``src/native/launcher/command.c``
         hint = "no process is left (ulimit -u, --processes), or another program has a lease on the file"
+    if number == errno.EBUSY:  # seccomp(2): SECCOMP_FILTER_FLAG_NEW_LISTENER, once in a tree of filters
+        return CommandNotStarted(
+            f"{name}: a sandbox that watches system calls is around this one already", 126, "run it without mudroom"
+        )
     return CommandNotStarted(f"{name}: {os.strerror(number).lower()}", 126, hint)
 
 
