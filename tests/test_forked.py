@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -54,3 +55,13 @@ def test_a_signal_ends_it(place: Place, number: signal.Signals) -> None:
             process.send_signal(number)
             codes.append(process.wait(60))
     assert codes[0] == codes[1] == (-number if number == signal.SIGKILL else 128 + number)
+
+
+def test_stories_find_every_module_without_a_vendor() -> None:
+    """Stories of reboots import all modules before they fork; those of other frameworks need the frameworks."""
+    done = subprocess.run(
+        [sys.executable, "-c", "import story; story.import_all()"],
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).with_name("systems"))},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")

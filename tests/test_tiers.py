@@ -172,6 +172,43 @@ def test_what_depends_on_who_runs_it_runs_as_both_users() -> None:
 def test_what_only_root_can_run_runs_as_root() -> None:
     only_root = {name_of(path) for path in FILES if any(facts(one).only_root for one in helpers(path))}
     assert sorted(only_root - {name_of(path) for path in FILES if marks(path) & {"root", "deep"}}) == []
+    alone = {name_of(path): never_run(path.read_text()) for path in FILES if not takes_an_engine(path)}
+    assert {name: tests for name, tests in alone.items() if tests} == {}
+
+
+def never_run(source: str) -> list[str]:
+    """Return the tests in the quick tier that an ordinary user skips and that root does not run."""
+    body = ast.parse(source).body
+    given = {
+        target.id: ast.unparse(node.value)
+        for node in body if isinstance(node, ast.Assign) for target in node.targets if isinstance(target, ast.Name)
+    }  # fmt: skip
+    found = []
+    for node in body:
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+            words = [given.get(word, word) for word in ("pytestmark", *map(ast.unparse, node.decorator_list))]
+            text = "\n".join(word for word in words if not word.startswith("pytest.mark.parametrize"))
+            if re.search("skipif.*geteuid\\(\\) != 0", text) and not re.search(r"mark\.(root|deep)\b", text):
+                found.append(node.name)
+    return found
+
+
+SKIPPED = '@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")'
+
+
+@tiers.each(
+    ("source", "names"),
+    [
+        (f"{SKIPPED}\ndef test_a(): pass", ["test_a"]),
+        (f"@pytest.mark.root\n{SKIPPED}\ndef test_a(): pass", []),
+        (f"@pytest.mark.deep\n{SKIPPED}\ndef test_a(): pass\n{SKIPPED}\ndef test_b(): pass", ["test_b"]),
+        (f"pytestmark = [{SKIPPED[1:]}]\ndef test_a(): pass", ["test_a"]),
+        (f"pytestmark = [pytest.mark.root, {SKIPPED[1:]}]\ndef test_a(): pass", []),
+        (f"mine = {SKIPPED[1:]}\n@mine\ndef test_a(): pass", ["test_a"]),
+    ],
+)
+def test_a_test_that_nobody_runs_is_found(source: str, names: list[str]) -> None:
+    assert never_run(source) == names
 
 
 @whole

@@ -54,6 +54,7 @@ VERBS: dict[str, tuple[str, ...]] = {
     "rollback": ("rollback", "--fork", "b", "point", "--yes"),
     "checkpoint, copy": ("checkpoint", "second", "--fork", "b"),
     "rollback, copy": ("rollback", "--fork", "b", "point", "--yes"),
+    "comment": ("comment", "b", "second", "why?"),
     "discard": ("discard", "a", "--yes"),
     "resolve": ("resolve", "c", "--theirs", "--all"),
     "apply": ("apply", "a", "--yes"),
@@ -78,6 +79,7 @@ OWN = {
     "checkpoint, copy": "b",
     "rollback, copy": "b",
     "fork rename": "a",
+    "comment": "b",
     "discard": "a",
     "apply": "a",
 }

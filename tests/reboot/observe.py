@@ -33,6 +33,7 @@ def tree(project: Path) -> dict[str, str]:
 def observe(project: Path, state: Path, home: Path) -> dict[str, Any]:
     from mudroom.errors import MudroomError
     from mudroom.ext.attempts import record as records
+    from mudroom.ext.remarks.store import RemarkStore
     from mudroom.session import Session
     from mudroom.session.upkeep import problems
     from mudroom.vault.conflict.resolution import load_resolutions
@@ -53,6 +54,7 @@ def observe(project: Path, state: Path, home: Path) -> dict[str, Any]:
                     "diff": b"".join(session.changes.diff(fork.name)).decode(),
                     "points": [point.name for point in fork.state.checkpoints if not point.automatic],
                     "decisions": len(load_resolutions(fork)),
+                    "remarks": [one.text for one in RemarkStore(fork).read().remarks.values()],
                 }
                 told = [f"{os.fsdecode(each.path)} {each.text}" for each in changes.remarks]
                 found["forks"][fork.name] = row | {"told": [text for text in told if "crash" in text]}

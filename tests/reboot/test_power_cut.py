@@ -14,6 +14,7 @@ from remounted import KINDS, ORDINARY, remounted
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.both_users,
+    pytest.mark.root,
     pytest.mark.skipif(os.geteuid() != 0, reason="mounting file systems needs root"),
 ]
 
@@ -45,5 +46,5 @@ def test_every_verb_that_reports_something_durable_is_cut() -> None:
     """The others only write in the page cache, or what they write is cut by ``tests/power``."""
     cut = {words[0] for words in VERBS.values()}
     same = {"run", "shell", "agent", "acp", "mcp", "hook", "worker", "fleet", "mount", "unmount", "review", "serve"}
-    small = {"recover", "log", "approve", "policy", "net"}
+    small = {"recover", "log", "approve", "policy", "net", "send"}
     assert {verb for verb, row in TABLE.items() if row.durable} == cut | same | small

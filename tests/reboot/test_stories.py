@@ -15,6 +15,7 @@ from stories import PowerCuts, Remounts, tell
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.both_users,
+    pytest.mark.root,
     pytest.mark.skipif(os.geteuid() != 0, reason="mounting file systems needs root"),
 ]
 USERS = ("", ORDINARY)

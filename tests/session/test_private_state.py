@@ -150,6 +150,7 @@ def test_the_directory_of_another_user_is_refused() -> None:
             os.rmdir(foreign)
 
 
+@pytest.mark.root
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root is another user at will")
 @pytest.mark.parametrize("linked", [False, True])
 def test_a_directory_below_another_users_is_refused(
@@ -203,6 +204,7 @@ def test_a_umask_that_takes_the_users_own_rights_is_refused_and_nothing_is_made(
         place.session()
 
 
+@pytest.mark.root
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root is another user at will")
 def test_root_with_the_home_of_another_user_does_not_close_it_to_them(tmp_path: Path) -> None:
     """As with sudo, where it keeps HOME."""
@@ -213,6 +215,7 @@ def test_root_with_the_home_of_another_user_does_not_close_it_to_them(tmp_path: 
     assert {stat.S_IMODE(path.stat().st_mode) for path in (state, state.parent, state.parent.parent)} == {0o700}
 
 
+@pytest.mark.root
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root is another user at will")
 @pytest.mark.parametrize("kind", ["link", "full"])
 def test_root_gives_nothing_that_was_there_before(tmp_path: Path, kind: str) -> None:

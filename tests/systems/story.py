@@ -47,7 +47,7 @@ def import_all() -> None:
     import mudroom
 
     for module in pkgutil.walk_packages(mudroom.__path__, "mudroom."):
-        if not re.search(r"windows|macos|\.nt_|\.(web|tui|launcher)\b|__main__", module.name):
+        if not re.search(r"windows|macos|\.nt_|\.(web|tui|launcher|orchestra)\b|__main__", module.name):
             importlib.import_module(module.name)
 
 
