@@ -42,6 +42,7 @@ from mudroom.ext.fleet.base.manifest import (
     LIMITS,
     RefusedBase,
     TreeLimits,
+    TreeSize,
     base_id,
     decode_node,
     measure,
@@ -252,11 +253,12 @@ class ObjectStore:
         elsewhere: Callable[[bytes], bool] = lambda _digest: False,
         node: Callable[[bytes], bytes] | None = None,
         limits: TreeLimits = LIMITS,
+        sizes: dict[bytes, TreeSize] | None = None,
     ) -> Missing:
-        """Return a base's objects that are neither here nor ``elsewhere``.
+        """Return a base's objects that are neither here nor ``elsewhere``: a directory there is there with its files.
 
-        ``node``: a reader for nodes that has more than the store. Raise RefusedBase if the tree is beyond the limits,
-        StoreFull if its missing files are more than the quota."""
+        ``node``: a reader for nodes that has more than the store. ``sizes``: as of ``measure``. Raise RefusedBase if
+        the tree is beyond the limits, StoreFull if its missing files are more than the quota."""
         read = node or self.node
         nodes: list[bytes] = []
         files: dict[bytes, int] = {EMPTY: 0}
@@ -270,16 +272,17 @@ class ObjectStore:
                 nodes.append(digest)
                 continue
             for row in rows:
-                if row.kind == DIRECTORY and row.content not in seen:
-                    seen.add(row.content)
-                    pending.append(row.content)
+                if row.kind == DIRECTORY:
+                    if row.content not in seen and not elsewhere(row.content):
+                        seen.add(row.content)
+                        pending.append(row.content)
                 elif row.kind == FILE and not (row.content in files or self.has(row.content) or elsewhere(row.content)):
                     files[row.content] = row.size
             if len(seen) > limits.entries:
                 raise RefusedBase(f"it has more than {limits.entries:,} directories")
         if nodes:
             return Missing(tuple(nodes), ())
-        measure(base.root, read, limits)
+        measure(base.root, read, limits, sizes)
         del files[EMPTY]
         if sum(files.values()) > self.quota:
             raise StoreFull(
