@@ -16,20 +16,17 @@ from collections.abc import Callable, Iterator
 from bench.measure import Budget, Contestant, Finding, Lap, Rival, against, at_most_times, clocked, interleave
 from bench.place import Place, Scale, new_place, tick
 from mudroom.core.settings import Settings
-from mudroom.ext.fleet.base.manifest import base_id
-from mudroom.ext.fleet.base.objects import Missing, ObjectStore
-from mudroom.ext.fleet.base.pack import packs, unpack
+from mudroom.ext.fleet.base.delta import packs_for
+from mudroom.ext.fleet.base.objects import BaseReceiver, ObjectStore
 from mudroom.ext.fleet.base.scan import Scanned, ScannedObjects, scan
 from mudroom.ext.fleet.base.snapshot import SnapshotStore
 from mudroom.ext.fleet.wire.frame import Frame, FrameReader, encode
-from mudroom.ext.fleet.wire.message import OBJECTS, OFFER, READY, WANT, OfferedBase, Ready, Want, frame_of, message_of
+from mudroom.ext.fleet.wire.message import OBJECTS, OFFER, READY, Base, OfferedBase, Want, frame_of, message_of
 from mudroom.stage.layers.layer import remove_tree
 from mudroom.stage.top_directory import spread
 
 _WORKERS = 2
 _SIZE, _PER_DIRECTORY = 2_048, 40
-_AT_ONCE = 60_000
-"""Digests of a WANT."""
 _LARGE_SHARE = 10_000
 """Bytes of the large file for each file of the tree: 200 MB beside 20,000 files."""
 
@@ -208,8 +205,7 @@ def _send(scanned: Scanned, read: int, write: int) -> int:
             for frame in reader.feed(data):
                 if frame.kind == READY:
                     return size
-                want = message_of(frame, Want)
-                for pack in packs((*want.nodes, *want.files), objects):
+                for pack in packs_for(message_of(frame, Want), objects):
                     size += _put(write, Frame(OBJECTS, 0, pack))
     raise RuntimeError("the worker is gone")
 
@@ -217,24 +213,20 @@ def _send(scanned: Scanned, read: int, write: int) -> int:
 def _receive(read: int, write: int, directory: bytes) -> None:
     store = ObjectStore(directory + b"/objects")
     snapshots = SnapshotStore(directory + b"/grounds", store)
-    reader, wanted = FrameReader(), set[bytes]()
-    offered = None
+
+    def complete(_name: bytes, base: Base) -> None:
+        snapshots.acquire(base)
+
+    receiver = BaseReceiver(store, snapshots.missing, complete, snapshots.similar)
+    reader = FrameReader()
     while data := os.read(read, 1 << 20):
         for frame in reader.feed(data):
-            if frame.kind == OFFER:
-                offered = message_of(frame, OfferedBase).base
-            else:
-                wanted.difference_update(unpack(frame.body, store, wanted))
-            if offered is None or wanted:
-                continue
-            missing = snapshots.missing(offered)
-            if missing == Missing((), ()):
-                snapshots.acquire(offered)
-                _put(write, frame_of(READY, Ready(base_id(offered))))
-                return
-            nodes, files = missing.nodes[:_AT_ONCE], missing.files[:_AT_ONCE]
-            wanted = {*nodes, *files}
-            _put(write, frame_of(WANT, Want(base_id(offered), nodes, files)))
+            is_offer = frame.kind == OFFER
+            answer = receiver.offer(message_of(frame, OfferedBase).base) if is_offer else receiver.receive(frame.body)
+            if answer is not None:
+                _put(write, answer)
+                if answer.kind == READY:
+                    return
 
 
 def _put(descriptor: int, frame: Frame) -> int:

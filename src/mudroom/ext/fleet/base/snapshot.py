@@ -29,8 +29,9 @@ import os
 import shutil
 import threading
 from _thread import get_ident
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import closing, suppress
+from functools import partial
 from typing import NamedTuple
 
 import msgspec
@@ -40,6 +41,7 @@ from mudroom.core.system.write_all import write_all
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
+from mudroom.ext.fleet.base.delta import LEAST
 from mudroom.ext.fleet.base.manifest import (
     DIRECTORY,
     EMPTY,
@@ -60,6 +62,7 @@ from mudroom.ext.fleet.base.objects import (
     Missing,
     ObjectStore,
     PackFile,
+    SimilarFile,
     StoreFull,
     boot_id,
     require_own,
@@ -275,6 +278,27 @@ class SnapshotStore:
             LIMITS,
             self._known_sizes(),
         )
+
+    def similar(self, base: Base, files: Collection[bytes]) -> dict[bytes, SimilarFile]:
+        """Return, of a base's missing files, the large ones at whose path the last snapshot has another."""
+        earlier = next(iter(self._earlier_snapshots()), None)
+        if earlier is None:
+            return {}
+        found: dict[bytes, SimilarFile] = {}
+        for _path, was, row in changes(earlier.base.root, base.root, self._read_node):
+            if row is None or row.content not in files or was is None or was.kind != FILE:
+                continue
+            if min(row.size, was.size) >= LEAST:
+                found[row.content] = SimilarFile(was.size, partial(self._read_similar, was))
+        return found
+
+    def _read_similar(self, row: Row, offset: int, length: int) -> bytes:
+        for snapshot in self._earlier_snapshots():
+            descriptor = snapshot.open(row.content, row.size)
+            if descriptor is not None:
+                with Descriptor(descriptor):
+                    return os.pread(descriptor, length, offset)
+        return b""
 
     def acquire(self, base: Base) -> bytes:
         """Return a base's tree, and keep it until ``release`` or ``close``.

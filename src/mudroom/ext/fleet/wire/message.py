@@ -21,7 +21,7 @@ import msgspec
 
 from mudroom.ext.fleet.wire.frame import Frame, LinkError
 
-PROTOCOL = 1
+PROTOCOL = 2
 DIGEST = 32
 """Bytes in a digest: BLAKE2b-256."""
 
@@ -123,6 +123,18 @@ class OfferedBase(NamedTuple):
     base: Base
 
 
+class Similar(NamedTuple):
+    """A file that the worker wants, by an earlier file at its path."""
+
+    digest: bytes
+    """The wanted file's."""
+    size: int
+    """The earlier file's bytes, like the next two."""
+    block: int
+    blocks: bytes
+    """Each block's digest, one behind the other (``ext/fleet/base/delta.py``)."""
+
+
 class Want(NamedTuple):
     """An offered base's objects that the worker lacks. Empty lists: none."""
 
@@ -131,6 +143,8 @@ class Want(NamedTuple):
     nodes: tuple[bytes, ...]
     """Directory nodes' digests. Their children are asked for when they are there."""
     files: tuple[bytes, ...]
+    similar: tuple[Similar, ...] = ()
+    """More files. What the earlier ones have of them need not be sent."""
 
 
 class Ready(NamedTuple):

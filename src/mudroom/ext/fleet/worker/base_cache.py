@@ -32,7 +32,7 @@ class BaseCache:
         os.makedirs(self._bases, 0o700, exist_ok=True)
         self._lock = threading.Lock()
         self._users: dict[bytes, int] = {}
-        self.receiver = BaseReceiver(self._store, self._snapshots.missing, self._record)
+        self.receiver = BaseReceiver(self._store, self._snapshots.missing, self._record, self._snapshots.similar)
 
     def close(self) -> None:
         self._snapshots.close()
