@@ -292,7 +292,7 @@ def test_a_broken_fetch_goes_on_where_it_was(follow: Follow, archive: bytes) -> 
 @pytest.mark.parametrize(
     ("hello", "reason"),
     [
-        ({"protocol": 2}, "speaks protocol 2"),
+        ({"protocol": 9}, "speaks protocol 9"),
         ({"vault_format": 99}, "format 99"),
         ({"arch": "riscv64"}, "riscv64 processors"),
         ({"levels": (0,)}, "cannot run commands at level 1"),

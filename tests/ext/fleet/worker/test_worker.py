@@ -180,13 +180,14 @@ def test_a_question_about_a_host_is_answered_by_the_origin(start: Worker, projec
 
 def test_another_protocol_is_refused_by_name_with_both_versions(process: Worker) -> None:
     worker = process()
-    worker.send(message.HELLO, [2, "9.9.9", {"strange": True}, 1, 2, 3, 4])
+    worker.send(message.HELLO, [9, "9.9.9", {"strange": True}, 1, 2, 3, 4])
     version = msgspec.msgpack.decode(worker.next().body)
     assert version == [message.PROTOCOL, __version__]
     bye = message_of(worker.next())
-    assert "protocol 2 of mudroom 9.9.9" in bye.reason and f"protocol 1 of mudroom {__version__}" in bye.reason
+    assert "protocol 9 of mudroom 9.9.9" in bye.reason
+    assert f"protocol {message.PROTOCOL} of mudroom {__version__}" in bye.reason
     assert worker.wait() == 125
-    assert worker.errors().startswith("mudroom: the other end of the link speaks protocol 2 of mudroom 9.9.9")
+    assert worker.errors().startswith("mudroom: the other end of the link speaks protocol 9 of mudroom 9.9.9")
 
 
 BAD_STARTS = {

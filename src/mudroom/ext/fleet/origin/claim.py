@@ -19,6 +19,7 @@ _KEPT = 1 << 16
 """Bytes of a judge's report that the log keeps."""
 _NOTES = 20
 _NODES = 10_000
+_MOST_GPUS = 1024
 
 
 def checked_outcome(outcome: ErrandOutcome, key: tuple[str, int]) -> ErrandOutcome:
@@ -61,6 +62,8 @@ def checked_hello(hello: WorkerHello) -> WorkerHello:
         free_disk=_count(hello.free_disk),
         engine=line(hello.engine)[:64],
         nodes=tuple(line(node) for node in hello.nodes[:_NODES]),
+        gpus=min(_count(hello.gpus), _MOST_GPUS),
+        free_memory=min(max(hello.free_memory, -1), _MOST),
     )
 
 

@@ -111,6 +111,8 @@ class RunRequest(NamedTuple):
     """Whether ``.git`` is sent."""
     through_origin: bool = False
     """Whether the commands' connections leave from this machine."""
+    gpus: int = 0
+    """GPUs for each errand. Memory and processors are the limits of its settings."""
 
 
 class FrontEnd(NamedTuple):
@@ -335,6 +337,7 @@ def _template(session: Session, request: RunRequest, environ: Mapping[bytes, byt
         judge=request.judge,
         agent=actor.agent or "",
         through_origin=request.through_origin,
+        gpus=request.gpus or int(actor.card is not None and actor.card.needs.gpu),
     )
 
 

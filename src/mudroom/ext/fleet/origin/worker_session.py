@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from mudroom.ext.fleet.origin.link import OriginLink
+from mudroom.ext.fleet.origin.placement import Capacity, Needs, WorkerRoom
+from mudroom.ext.fleet.origin.placement import Key as Key
 from mudroom.ext.fleet.origin.worker_registry import FleetWorker
 from mudroom.ext.fleet.wire.message import PROTOCOL, Pong, WorkerHello
 from mudroom.typing import NamedTuple
 
-Key = tuple[str, int]
 _RETRY_DELAYS = (0.5, 1.0, 2.0, 5.0, 10.0, 15.0)
 """Seconds until a worker that was lost is tried again."""
 _MOST_WITHOUT_PROGRESS = 8
@@ -52,7 +55,8 @@ class WorkerSession:
         self.entry, self.name = entry, entry.name
         self.link: OriginLink | None = None
         self.hello: WorkerHello | None = None
-        self.pong: Pong | None = None
+        self._others_memory = 0
+        """Bytes that other programs of the machine use."""
         self.reason = ""
         """Why it is not linked."""
         self.is_greeted = self.was_greeted = self.has_base = False
@@ -74,9 +78,25 @@ class WorkerSession:
             return self.entry.jobs
         return min(max(self.hello.processors if self.hello is not None else 1, 1), _MOST_SLOTS)
 
-    @property
-    def free_slots(self) -> int:
-        return self.slots - len(self.running)
+    def room(self, needs: Callable[[Key], Needs]) -> WorkerRoom | None:
+        """Return its capacity and what is free of it; None: it has not said it yet. ``needs``: of an errand that runs
+        there."""
+        if self.hello is None:
+            return None
+        hello = self.hello
+        total = free = Capacity(self.slots, hello.memory, hello.processors, hello.gpus)
+        for key in self.running:
+            free = free.without(needs(key))
+        if self._others_memory:
+            free = free._replace(memory=free.memory - self._others_memory)
+        return WorkerRoom(self.name, total, free, self.is_ready)
+
+    def heard(self, pong: Pong, reserved: int) -> None:
+        """Note the free memory. ``reserved``: the bytes that the errands there may use: if they use less, it is not
+        known how much the machine's other programs do."""
+        if self.hello is not None and pong.free_memory >= 0:
+            used = self.hello.memory - pong.free_memory
+            self._others_memory = max(used - reserved, self._others_memory if self.running else 0, 0)
 
     @property
     def is_ready(self) -> bool:
@@ -99,6 +119,7 @@ class WorkerSession:
 
     def greeted(self, hello: WorkerHello) -> None:
         self.hello, self.is_greeted, self.was_greeted, self.reason = hello, True, True, ""
+        self._others_memory = max(hello.memory - hello.free_memory, 0) if hello.free_memory >= 0 else 0
 
     def made_progress(self) -> None:
         """Note that the link was useful."""

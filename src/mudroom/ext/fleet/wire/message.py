@@ -73,6 +73,9 @@ class WorkerHello(NamedTuple):
     nodes: tuple[str, ...] = ()
     """Machines behind an engine."""
     held: tuple[HeldErrand, ...] = ()
+    gpus: int = 0
+    free_memory: int = -1
+    """Bytes; -1: it is not known."""
 
 
 class Ping(NamedTuple):
@@ -86,6 +89,7 @@ class Pong(NamedTuple):
     running: int
     load: float
     free_disk: int
+    free_memory: int = -1
 
 
 class Bye(NamedTuple):
@@ -180,6 +184,8 @@ class Errand(NamedTuple):
     through_origin: bool = False
     """Connections that the gate allows are made by the origin, which judges them once more (``Dial``). Otherwise they
     leave from the worker."""
+    gpus: int = 0
+    """GPUs that the command may use. The memory and the processors that it needs are limits in its settings."""
 
 
 class Accepted(NamedTuple):

@@ -29,6 +29,7 @@ from mudroom.ext.fleet.wire.message import frame_of
 from mudroom.ext.fleet.worker.base_cache import BaseCache
 from mudroom.ext.fleet.worker.folder import ErrandFolders
 from mudroom.ext.fleet.worker.frame_stream import FrameStream, OtherProtocol, origin_hello
+from mudroom.ext.fleet.worker.gpu_pool import count_gpus
 from mudroom.ext.fleet.worker.lease import Lease
 from mudroom.ext.fleet.worker.link import WorkerFacts, WorkerLink
 from mudroom.ext.fleet.worker.session_cache import WorkerEnvironment
@@ -104,8 +105,16 @@ def _boot() -> str:
 SHORTEST_NAME, LONGEST_NAME = 16, 64
 
 
-def serve(read: int, write: int, environ: Mapping[bytes, bytes], slots: int) -> None:
-    """Serve one link until its origin is gone and its commands have ended. Raise LinkError if the origin speaks another
+def serve(
+    read: int,
+    write: int,
+    environ: Mapping[bytes, bytes],
+    slots: int,
+    memory: int | None = None,
+    gpus: int | None = None,
+) -> None:
+    """Serve one link until its origin is gone and its commands have ended. ``memory`` (bytes) and ``gpus``: so much is
+    for commands; None: all. Raise LinkError if the origin speaks another
     protocol, UsageError if the state directory or this user's policy cannot be used."""
     frames = FrameStream(read)
     with ExitStack() as closing:
@@ -117,7 +126,11 @@ def serve(read: int, write: int, environ: Mapping[bytes, bytes], slots: int) -> 
             node = private_directory(origin + b"/" + _node_directory(hello.node))
             vaults = private_directory(origin + b"/vaults")
             own = own_policy(origin, environ)
-            facts = WorkerFacts(tried_levels(top, environ), *_machine(), origin, slots)
+            gpus = count_gpus() if gpus is None else gpus
+            processors, all_memory = _machine()
+            facts = WorkerFacts(
+                tried_levels(top, environ), processors, min(memory or all_memory, all_memory), origin, slots, gpus, top
+            )
             bases = BaseCache(origin)
             closing.callback(bases.close)
             lease = Lease(hello.lease, node + b"/contact", frames.has_unread)
