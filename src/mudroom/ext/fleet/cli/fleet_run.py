@@ -83,11 +83,11 @@ def run(args: argparse.Namespace, context: Context) -> int:
             cwd=current if is_below(current, session.project) else session.project,
             judge=tuple(map(os.fsencode, shlex.split(args.judge))) if args.judge else (),
             fetch=_fetch(args.fetch),
-            retry=_natural(args.retry or 0, "--retry"),
+            retry=natural(args.retry or 0, "--retry"),
             any_arch=args.any_arch,
             through_origin=args.through_origin,
             git=args.git,
-            gpus=_natural(args.gpus, "--gpus"),
+            gpus=natural(args.gpus, "--gpus"),
         )
         if is_agent_program(request.command, context.environ):
             name = show(os.path.basename(request.command[0]))
@@ -175,7 +175,7 @@ def _fetch(which: str | None) -> str:
     raise UsageError(f"--fetch {which}: not known", "all, best, best:3 or none")
 
 
-def _natural(number: int, option: str) -> int:
+def natural(number: int, option: str) -> int:
     if not 0 <= number <= 100:
         raise UsageError(f"{option} {number}: not a number of times", "0 to 100")
     return number

@@ -174,8 +174,8 @@ def _actor(actor: Actor, errand: Errand, gpus: tuple[int, ...]) -> Actor:
     if gpus:
         chosen = ",".join(map(str, gpus)).encode()
         variables = (*variables, *(name + b"=" + chosen for name in GPU_VARIABLES))
-        card = AgentCard(errand.agent or "fleet", errand.level, Requirements(gpu=True))
-        actor = actor._replace(card=card)
+        level = errand.level if errand.level is not None else actor.settings.level  # a card without one has level 0
+        actor = actor._replace(card=AgentCard(errand.agent or "fleet", level, Requirements(gpu=True)))
     if errand.number:
         variables = (*variables, b"MUDROOM_ATTEMPT=%d" % errand.number)
     settings = actor.settings._replace(environment=(*actor.settings.environment, *variables))
