@@ -50,9 +50,9 @@ def test_what_a_command_may_use_is_what_it_needs() -> None:
     [
         (Needs(gpus=2), "no worker has 2 GPUs: a has 0, b has 1"),
         (Needs(gpus=1), ""),
-        (Needs(memory=9 * GB), "no worker has 9 GiB of memory: a has 8 GiB, b has 4 GiB"),
+        (Needs(memory=9 * GB), "no worker has 9.7 GB of memory: a has 8.6 GB, b has 4.3 GB"),
         (Needs(cpus=4.5), "no worker has 4.5 processors: a has 4, b has 4"),
-        (Needs(memory=8 * GB, gpus=1), "no worker has 1 GPU and 8 GiB of memory together: a, b"),
+        (Needs(memory=8 * GB, gpus=1), "no worker has 1 GPU and 8.6 GB of memory together: a, b"),
     ],
 )
 def test_what_no_worker_has_is_named_with_what_they_have(needs: Needs, said: str) -> None:
@@ -166,7 +166,7 @@ def test_errands_with_gpus_wait_for_the_worker_that_has_them(follow: Follow) -> 
 def test_the_limits_of_the_policy_are_needs(place: Place, follow: Follow) -> None:
     limited = place.session(settings=Settings(limits=Limits(memory=64 * GB)))
     here = follow(ScriptedFleet(a=ScriptedWorker), of=limited)
-    assert [row.reason for row in here.rows()] == ["no worker has 64 GiB of memory: a has 8 GiB"]
+    assert [row.reason for row in here.rows()] == ["no worker has 68.7 GB of memory: a has 8.6 GB"]
 
 
 def _greets(**fields: Any) -> Any:

@@ -192,6 +192,8 @@ def _result(session: Session, errand: ErrandRow, row: AttemptRow, stdout: bytes,
         return Result("", errand.message.argv, level, REFUSED, None, False, 0.0, Changeset(), verdict, ran=False)
     if row.state == "failed" and outcome is not None and outcome.exit_code in (126, 127):
         raise CommandNotStarted(f"on {row.worker}: {row.reason}", outcome.exit_code)
+    if row.state == "failed" and not row.worker:
+        raise MudroomError(row.reason)
     if row.state not in ("kept", "fetched") or outcome is None or outcome.state != "ended":
         again = f"mudroom fleet resume {errand.run}" if row.state in ("lost", "ended", "late") else ""
         state = outcome.state if outcome is not None and row.state in ("kept", "fetched") else row.state

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from mudroom.core.confinement.limit import OFF, Limits, show_size
-from mudroom.core.text.plural import counted
+from mudroom.core.confinement.limit import OFF, Limits
+from mudroom.core.text.plural import amount, counted
 from mudroom.typing import NamedTuple
 
 Key = tuple[str, int]
@@ -85,13 +85,13 @@ def lack(needs: Needs, workers: Sequence[WorkerRoom]) -> str:
         return ""
     rows = (
         ("gpus", counted(needs.gpus, "GPU")),
-        ("memory", f"{show_size(needs.memory)} of memory"),
+        ("memory", f"{amount(needs.memory)} of memory"),
         ("cpus", f"{needs.cpus:g} processors"),
     )
     for field, text in rows:
         has = [(worker.name, getattr(worker.total, field)) for worker in workers]
-        if all(amount < getattr(needs, field) for _name, amount in has):
-            shown = (f"{name} has {show_size(amount) if field == 'memory' else amount}" for name, amount in has)
+        if all(some < getattr(needs, field) for _name, some in has):
+            shown = (f"{name} has {amount(some) if field == 'memory' else some}" for name, some in has)
             return f"no worker has {text}: {_listed(shown)}"
     wanted = " and ".join(text for field, text in rows if getattr(needs, field))
     return f"no worker has {wanted} together: {_listed(each.name for each in workers)}"
