@@ -1,6 +1,7 @@
-"""A base to two workers, beside ``rsync -a`` over a pipe to two directories: first, unchanged, two files changed.
+"""A base to two workers, beside ``rsync -a`` over a pipe to two directories: first, unchanged, a little of it changed.
 
-The files are noise of 2 kB, which no method compresses. Ours is everything: scan, digests, frames over two pipes to two
+The change is two files of many, or a block in the middle of one large file. The files are noise, which no method
+compresses. Ours is everything: scan, digests, frames over two pipes to two
 processes, and the tree on disk. The workers run at once, and so do the two of rsync. Every round has workers and
 directories of its own; the project's digests are forgotten before it.
 """
@@ -15,41 +16,61 @@ from collections.abc import Callable, Iterator
 from bench.measure import Budget, Contestant, Finding, Lap, Rival, against, at_most_times, clocked, interleave
 from bench.place import Place, Scale, new_place, tick
 from mudroom.core.settings import Settings
-from mudroom.ext.fleet.base.manifest import base_id
-from mudroom.ext.fleet.base.objects import Missing, ObjectStore
-from mudroom.ext.fleet.base.pack import packs, unpack
+from mudroom.ext.fleet.base.delta import packs_for
+from mudroom.ext.fleet.base.objects import BaseReceiver, ObjectStore
 from mudroom.ext.fleet.base.scan import Scanned, ScannedObjects, scan
 from mudroom.ext.fleet.base.snapshot import SnapshotStore
 from mudroom.ext.fleet.wire.frame import Frame, FrameReader, encode
-from mudroom.ext.fleet.wire.message import OBJECTS, OFFER, READY, WANT, OfferedBase, Ready, Want, frame_of, message_of
+from mudroom.ext.fleet.wire.message import OBJECTS, OFFER, READY, Base, OfferedBase, Want, frame_of, message_of
 from mudroom.stage.layers.layer import remove_tree
 from mudroom.stage.top_directory import spread
 
 _WORKERS = 2
 _SIZE, _PER_DIRECTORY = 2_048, 40
-_AT_ONCE = 60_000
-"""Digests of a WANT."""
-_STEPS = ("first", "unchanged", "two files changed")
+_LARGE_SHARE = 10_000
+"""Bytes of the large file for each file of the tree: 200 MB beside 20,000 files."""
 
 
 def shipping(base: bytes, scale: Scale) -> Iterator[Finding]:
-    files = scale.tree
+    size = scale.tree * _LARGE_SHARE
+    yield from _shipping(
+        base,
+        scale,
+        f"{scale.tree:,} files",
+        "two files changed",
+        lambda place: fill_with_noise(place.project, scale.tree),
+        _change_two,
+    )
+    yield from _shipping(
+        base,
+        scale,
+        f"a file of {size // 1_000_000:,} MB",
+        "a block changed",
+        lambda place: _write_large(place, size),
+        _change_block,
+    )
+
+
+def _shipping(
+    base: bytes, scale: Scale, subject: str, last: str, fill: Callable[[Place], None], change: Callable[[Place], None]
+) -> Iterator[Finding]:
+    steps = ("first", "unchanged", last)
     with new_place(base, "shipping") as place:
         spread(place.root)
-        fill_with_noise(place.project, files)
+        fill(place)
         rivals = "rsync -a over a pipe"
         found = interleave(
             [
-                _rounds("ship", place, lambda number: _ship(place, number)),
+                _rounds("ship", place, steps, change, lambda number: _ship(place, number)),
                 Rival(
-                    _rounds(rivals, place, lambda number: _rsync(place, number)),
-                    *(f"{rivals}, {step}{what}" for step in _STEPS for what in ("", ", bytes")),
+                    _rounds(rivals, place, steps, change, lambda number: _rsync(place, number)),
+                    *(f"{rivals}, {step}{what}" for step in steps for what in ("", ", bytes")),
                 ),
             ],
             scale.attempts - 1 or 1,
             warm_up=0,
         )
-    for step in _STEPS:
+    for step in steps:
         for what in ("", ", bytes"):
             key = f"{step}{what}"
             mine = found[f"ship, {key}"]._replace(unit="bytes" if what else "s")
@@ -58,13 +79,14 @@ def shipping(base: bytes, scale: Scale) -> Iterator[Finding]:
             )
             shown = tuple(each._replace(name=rivals, series=each.series._replace(unit=mine.unit)) for each in others)
             budget = _LIMITS.get(key)
-            yield Finding("fleet", f"{files:,} files to two workers, {key}", mine, budget, shown)
+            yield Finding("fleet", f"{subject} to two workers, {key}", mine, budget, shown)
 
 
 _BUDGETS = {"first": at_most_times(1.3), "first, bytes": at_most_times(1.1)}
 _LIMITS = {
     "unchanged, bytes": Budget("≤ 1 kB a worker", lambda ours, _other: ours <= _WORKERS * 1_000),
     "two files changed, bytes": Budget("≤ 40 kB a worker", lambda ours, _other: ours <= _WORKERS * 40_000),
+    "a block changed, bytes": Budget("≤ 2 MB a worker", lambda ours, _other: ours <= _WORKERS * 2_000_000),
 }
 
 
@@ -84,7 +106,25 @@ def _change_two(place: Place) -> None:
             stream.write(os.urandom(_SIZE))
 
 
-def _rounds(name: str, place: Place, way: Callable[[int], tuple[float, int]]) -> Contestant:
+def _write_large(place: Place, size: int) -> None:
+    with open(place.project + b"/large", "wb") as stream:
+        for start in range(0, size, 1 << 20):
+            stream.write(os.urandom(min(1 << 20, size - start)))
+
+
+def _change_block(place: Place) -> None:
+    with open(place.project + b"/large", "r+b") as stream:
+        stream.seek(os.fstat(stream.fileno()).st_size // 2)
+        stream.write(os.urandom(4096))
+
+
+def _rounds(
+    name: str,
+    place: Place,
+    steps: tuple[str, ...],
+    change: Callable[[Place], None],
+    way: Callable[[int], tuple[float, int]],
+) -> Contestant:
     """The three steps of one round. ``way`` ships once to each worker, and returns seconds and bytes."""
     directories = [place.root + b"/to-%d" % number for number in range(_WORKERS)]
 
@@ -92,9 +132,9 @@ def _rounds(name: str, place: Place, way: Callable[[int], tuple[float, int]]) ->
         for directory in directories:
             os.mkdir(directory, 0o700)
         try:
-            for step in _STEPS:
-                if step == _STEPS[-1]:
-                    _change_two(place)
+            for step in steps:
+                if step == steps[-1]:
+                    change(place)
                 tick()
                 seconds, size = way(_WORKERS)
                 yield f"{name}, {step}", seconds
@@ -165,8 +205,7 @@ def _send(scanned: Scanned, read: int, write: int) -> int:
             for frame in reader.feed(data):
                 if frame.kind == READY:
                     return size
-                want = message_of(frame, Want)
-                for pack in packs((*want.nodes, *want.files), objects):
+                for pack in packs_for(message_of(frame, Want), objects):
                     size += _put(write, Frame(OBJECTS, 0, pack))
     raise RuntimeError("the worker is gone")
 
@@ -174,24 +213,20 @@ def _send(scanned: Scanned, read: int, write: int) -> int:
 def _receive(read: int, write: int, directory: bytes) -> None:
     store = ObjectStore(directory + b"/objects")
     snapshots = SnapshotStore(directory + b"/grounds", store)
-    reader, wanted = FrameReader(), set[bytes]()
-    offered = None
+
+    def complete(_name: bytes, base: Base) -> None:
+        snapshots.acquire(base)
+
+    receiver = BaseReceiver(store, snapshots.missing, complete, snapshots.similar)
+    reader = FrameReader()
     while data := os.read(read, 1 << 20):
         for frame in reader.feed(data):
-            if frame.kind == OFFER:
-                offered = message_of(frame, OfferedBase).base
-            else:
-                wanted.difference_update(unpack(frame.body, store, wanted))
-            if offered is None or wanted:
-                continue
-            missing = snapshots.missing(offered)
-            if missing == Missing((), ()):
-                snapshots.acquire(offered)
-                _put(write, frame_of(READY, Ready(base_id(offered))))
-                return
-            nodes, files = missing.nodes[:_AT_ONCE], missing.files[:_AT_ONCE]
-            wanted = {*nodes, *files}
-            _put(write, frame_of(WANT, Want(base_id(offered), nodes, files)))
+            is_offer = frame.kind == OFFER
+            answer = receiver.offer(message_of(frame, OfferedBase).base) if is_offer else receiver.receive(frame.body)
+            if answer is not None:
+                _put(write, answer)
+                if answer.kind == READY:
+                    return
 
 
 def _put(descriptor: int, frame: Frame) -> int:

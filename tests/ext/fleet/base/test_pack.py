@@ -126,6 +126,8 @@ HOSTILE: dict[str, Callable[[], bytes]] = {
     "an offset that overflows": lambda: frame((False, ONE, 1, (1 << 63) - 1, 1), contents=b"1"),
     "small parts": lambda: frame((False, TWO, 2, 0, 1), (False, TWO, 2, 1, 1), contents=b"22"),
     "a later part": lambda: frame((False, LARGE, PART + 1, PART, 1), contents=b"\0"),
+    "a part that is taken from nowhere": lambda: frame((False, ONE, 1, 0, 1, 0)),
+    "a part that is taken before the start": lambda: frame((False, ONE, 1, 0, 1, -2), contents=b"1"),
     "a short digest": lambda: frame((False, ONE[:5], 1, 0, 1), contents=b"1"),
     "a digest as text": lambda: frame((False, "1" * 32, 1, 0, 1), contents=b"1"),
     "a number for a boolean": lambda: frame((1, ONE, 1, 0, 1), contents=b"1"),

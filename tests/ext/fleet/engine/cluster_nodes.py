@@ -40,7 +40,9 @@ class ScriptedNode:
     """A worker behind a relay. ``received``: the frames that were written to it. It says hello, is ready for any base
     after it has asked for all of it, and accepts errands; ``reply`` tells the rest."""
 
-    def __init__(self, name: str, slots: int = 2, levels: tuple[int, ...] = (1,), protocol: int = 1) -> None:
+    def __init__(
+        self, name: str, slots: int = 2, levels: tuple[int, ...] = (1,), protocol: int = wire.PROTOCOL
+    ) -> None:
         self.name, self.slots, self.levels, self.protocol = name, slots, levels, protocol
         self.received: queue.Queue[Frame] = queue.Queue()
         self.errands: dict[str, int] = {}

@@ -95,6 +95,7 @@ def follow(session: Session, monkeypatch: pytest.MonkeyPatch) -> Follow:
         lease: float = 0.2,
         again: str = "",
         wanted: frozenset[tuple[str, int]] = frozenset(),
+        of: Session = session,
         **request: Any,
     ) -> RunHere:
         reports: list[FleetEvent] = []
@@ -107,7 +108,7 @@ def follow(session: Session, monkeypatch: pytest.MonkeyPatch) -> Follow:
             run = resume(session, again, {worker.name: worker for worker in fleet.workers}, front_end, wanted)
         else:
             errands = tuple(FleetErrand((b"true", b"%d" % number)) for number in range(count))
-            run = begin(session, RunRequest(errands, **request), fleet.workers, front_end)
+            run = begin(of, RunRequest(errands, **request), fleet.workers, front_end)
         with run:
             for _settled in run.settled():
                 pass

@@ -13,7 +13,9 @@ from mudroom.ext.fleet.origin.worker_registry import FleetWorker
 from mudroom.ext.fleet.wire import message as wire
 from mudroom.ext.fleet.wire.frame import Frame, FrameReader, LinkError, encode
 
-HELLO = wire.WorkerHello(1, "0.1.0", 2, os.uname().machine, "Linux 6", (0, 1, 2), 4, 1 << 33, 1 << 40, "local")
+HELLO = wire.WorkerHello(
+    wire.PROTOCOL, "0.1.0", 2, os.uname().machine, "Linux 6", (0, 1, 2), 4, 1 << 33, 1 << 40, "local"
+)
 
 
 class ScriptedWorker:

@@ -180,13 +180,15 @@ def test_a_question_about_a_host_is_answered_by_the_origin(start: Worker, projec
 
 def test_another_protocol_is_refused_by_name_with_both_versions(process: Worker) -> None:
     worker = process()
-    worker.send(message.HELLO, [2, "9.9.9", {"strange": True}, 1, 2, 3, 4])
+    worker.send(message.HELLO, [9, "9.9.9", {"strange": True}, 1, 2, 3, 4])
     version = msgspec.msgpack.decode(worker.next().body)
-    assert version == [message.PROTOCOL, __version__]
+    assert version[:2] == [message.PROTOCOL, __version__]
+    assert len(version) == 10 and msgspec.convert(version, message.WorkerHello)  # what older origins can read
     bye = message_of(worker.next())
-    assert "protocol 2 of mudroom 9.9.9" in bye.reason and f"protocol 1 of mudroom {__version__}" in bye.reason
+    assert "protocol 9 of mudroom 9.9.9" in bye.reason
+    assert f"protocol {message.PROTOCOL} of mudroom {__version__}" in bye.reason
     assert worker.wait() == 125
-    assert worker.errors().startswith("mudroom: the other end of the link speaks protocol 2 of mudroom 9.9.9")
+    assert worker.errors().startswith("mudroom: the other end of the link speaks protocol 9 of mudroom 9.9.9")
 
 
 BAD_STARTS = {
@@ -420,3 +422,43 @@ def test_a_verb_at_the_wrong_place_says_what_to_do(start: Worker) -> None:
 def test_an_errand_is_data() -> None:
     shape = errand(bytes(32), "true")
     assert message.message_of(message.frame_of(message.ERRAND, shape), message.Errand) == shape
+
+
+# --- memory and GPUs ---
+
+
+def test_a_worker_says_what_it_has_and_what_is_free(process: Worker) -> None:
+    worker = process("--memory", "64MiB", "--gpus", "2")
+    hello = worker.hello()
+    assert (hello.memory, hello.gpus) == (64 << 20, 2) and 0 < hello.free_memory <= 64 << 20
+    worker.send(message.PING, message.Ping(1))
+    assert 0 < worker.expect(message.PONG).free_memory <= 64 << 20
+
+
+WAITING = "echo $CUDA_VISIBLE_DEVICES $HIP_VISIBLE_DEVICES; exec sleep 600"
+
+
+def test_no_two_errands_have_the_same_gpu_whoever_sent_them(process: Worker, project: Path) -> None:
+    one, other = process("--gpus", "2"), process("--gpus", "2", name="f" * 32)
+    numbers = set()
+    streams = []
+    for worker in (one, other):
+        worker.hello()
+        base = worker.send_base(project)
+        streams.append(worker.sh(base, WAITING, gpus=1))
+        while not worker.printed(streams[-1]):
+            frame = worker.next()
+            assert frame.kind != message.OUTCOME, message_of(frame).reason
+        numbers.add(worker.printed(streams[-1]))
+        assert "GPU" not in " ".join(worker.outcome(worker.sh(base, "true", name="errand-0002")).notes)
+    assert numbers == {b"0 0\n", b"1 1\n"}
+    third = one.outcome(one.sh(one.send_base(project), "true", name="errand-0003", gpus=1))
+    assert (third.state, third.reason) == (
+        "failed",
+        "1 of its 2 GPUs are needed, 0 are free (another origin uses them; run it again later)",
+    )
+    for worker, stream in zip((one, other), streams, strict=True):
+        worker.send(message.CANCEL, message.CancelErrand("errand-0001", 1, 9))
+        worker.outcome(stream)
+    both = one.sh(one.send_base(project), "echo $CUDA_VISIBLE_DEVICES", name="errand-0004", gpus=2)
+    assert one.outcome(both).state == "ended" and one.printed(both) == b"0,1\n"

@@ -14,6 +14,7 @@ from mudroom.cli.project_session import open_session, working_directory
 from mudroom.cli.terminal.command_signals import Terminated
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.signals import handling, numbers_of, wake_for_signals
+from mudroom.core.registry import part
 from mudroom.core.system.shell import shell_words
 from mudroom.core.text.json_text import to_json_text
 from mudroom.core.text.plural import counted
@@ -47,6 +48,7 @@ examples:
   mudroom try -n 8 --score json --judge ./score -- ./tune  the last line it prints: a number, or {"score": 0.93}
   mudroom try -n 8 --combine --judge pytest -- ./fix  also unions of attempts that merge cleanly
   mudroom try -n 4 --from try-1@green --judge ./check -- ./next
+  mudroom try -n 64 --on big --on hpc --judge pytest -- ./fix.sh {i}      on other machines; the forks are judged here
   mudroom try ls
   mudroom try show t1           the table, and what differs; show t1 3: one attempt, with the end of its judge's output
   mudroom try discard t1        the forks of all attempts but the best; --all: the best too, and the record
@@ -57,6 +59,13 @@ Exit codes: 0 an attempt has passed, 1 none has, 124 none has within the budget,
 
 SHELL_CHARACTERS = frozenset("|&;<>()$`*?[]#~!{}\n=")
 _HEEDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK")
+_NOT_ON_WORKERS = (
+    ("--from", "a worker begins with the project, not with a fork"),
+    ("--jobs", "each worker has its own number: mudroom fleet add NAME --replace --jobs N -- …"),
+    ("--card", "a card stays on this machine: --agent NAME goes"),
+    ("--engine", "an engine runs beside a command of this machine"),
+    ("--home", "a home directory stays on this machine"),
+)
 _DEFAULT = 4
 _MOST_WAITED = 2
 """Signals after which mudroom still waits for the attempts to end."""
@@ -80,6 +89,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--combine", action="store_true", help="also judge unions of attempts that merge cleanly; at most 16"
     )
+    parser.add_argument(
+        "--on", action="append", default=[], metavar="NAME", help="on these workers (mudroom fleet ls); judged here"
+    )
+    parser.add_argument("--retry", type=int, metavar="N", help="with --on: try one that is lost again, at most N times")
+    parser.add_argument("--gpus", type=int, metavar="N", help="with --on: GPUs for each")
     parser.add_argument("--all", action="store_true", help="discard: also the best, and the record")
     parser.add_argument("--card", metavar="FILE", help="the agent's card (JSON): the policy decides what it gets")
     parser.add_argument("--agent", metavar="NAME", help="whose command it is, for the rules of the policy")
@@ -109,7 +123,9 @@ def _run(args: argparse.Namespace, context: Context) -> int:
         warn_if_bare(session, context)
         here = disk.real_path(working_directory())
         request = request._replace(cwd=here if is_below(here, session.project) else session.project)
-
+        if args.on:
+            there = part("fleet", "run", f"--on {args.on[0]}").there(session, args, context)
+            request = checked(request._replace(elsewhere=there, jobs=0))
         with _signals() as signals, start(session, request) as running:
             signals.heed(running)
             for count, attempt in enumerate(running, 1):
@@ -144,7 +160,20 @@ def _tell(attempt: AttemptRecord, count: int, of: int, context: Context) -> None
         context.terminal.progress("attempts", count, of)
 
 
+def _require_here(args: argparse.Namespace) -> None:
+    """Raise UsageError for options that cannot go with ``--on``, or only with it."""
+    if not args.on:
+        for option, value in (("--retry", args.retry), ("--gpus", args.gpus)):
+            if value is not None:
+                raise UsageError(f"{option} is for workers, and none is named", f"--on NAME, or leave {option} out")
+        return
+    for option, why in _NOT_ON_WORKERS:
+        if getattr(args, "parent" if option == "--from" else option[2:]):
+            raise UsageError(f"{option} is not for --on: {why}", f"leave {option} out, or --on")
+
+
 def _request(args: argparse.Namespace) -> AttemptRequest:
+    _require_here(args)
     if args.jobs is not None and args.jobs < 1:
         raise UsageError(f"--jobs {args.jobs}: at least one runs at a time", "leave it out, or --jobs 1")
     if args.until is not None and args.until < 1:

@@ -13,7 +13,7 @@ from mudroom.core.text.redaction import redact_argv
 from mudroom.core.tree.change import Changeset, Summary, summarise
 from mudroom.errors import CommandNotStarted, ForkExists, MudroomError, UsageError
 from mudroom.ext.attempts.session.judge import OutputEnd, judged
-from mudroom.ext.attempts.session.request import VARIABLE, AttemptRequest, with_variables
+from mudroom.ext.attempts.session.request import VARIABLE, AttemptRequest, RemoteAttempts, with_variables
 from mudroom.ext.attempts.value import AttemptRecord, numbered
 from mudroom.library.satellite import AttemptState
 from mudroom.sandbox.client.cancellation import Cancellation, Cancelled
@@ -60,16 +60,23 @@ def run_attempt(
     number: int,
     cancellation: Cancellation,
     started: Callable[[AttemptRecord], None],
+    elsewhere: RemoteAttempts | None = None,
 ) -> EndedAttempt:
-    """Run one attempt and return its record. ``stem``: the try's name. ``started`` is called when the fork exists."""
+    """Run one attempt and return its record. ``stem``: the try's name. ``started`` is called when the fork exists, or
+    when the attempt is on another machine."""
     command = numbered(request.commands[number - 1], number)
     shown = redact_argv(command, session.vault.secrets())
     record = AttemptRecord(number, "", shown, "not started")
     began = time.monotonic()
     try:
-        record = record._replace(fork=new_fork(session, origin, f"{stem}-{number}"), state="running")
-        started(record)
-        ended = _run(session, request, origin, record, command, cancellation)
+        if elsewhere is None:
+            record = record._replace(fork=new_fork(session, origin, f"{stem}-{number}"), state="running")
+            started(record)
+            ended = _run(session, request, origin, record, command, cancellation)
+        else:
+            record = record._replace(state="running")
+            started(record)
+            ended = _take(session, request, origin, record, f"{stem}-{number}", cancellation, elsewhere)
     except (MudroomError, OSError) as error:
         ended = EndedAttempt(record._replace(state="error", note=reason_of(error)))
     seconds = round(time.monotonic() - began, 3)
@@ -134,6 +141,35 @@ def _run(
     if cancellation.is_set or result.timed_out:
         state: AttemptState = "ended early" if cancellation.is_set else "timed out"
         return EndedAttempt(record._replace(state=state), notes=result.notes)
+    return _judge(session, request, record, result, cancellation)._replace(notes=result.notes)
+
+
+def _take(
+    session: Session,
+    request: AttemptRequest,
+    origin: Origin,
+    record: AttemptRecord,
+    name: str,
+    cancellation: Cancellation,
+    elsewhere: RemoteAttempts,
+) -> EndedAttempt:
+    """Return an attempt that ran on another machine, judged here. One that changed nothing is judged as the project."""
+    try:
+        result, report, note = elsewhere.result(record.number)
+    except Cancelled:
+        return EndedAttempt(record._replace(state="ended early"))
+    except CommandNotStarted as error:
+        return EndedAttempt(record._replace(state="error", exit_code=error.exit_code, note=error.message))
+    if not result.ran:
+        return EndedAttempt(record._replace(state="refused", exit_code=result.exit_code, note=result.verdict.reason))
+    notes = [note] if note else []
+    if result.exit_code:
+        notes.append(_failure(result.exit_code, report))
+    record = record._replace(fork=result.fork or new_fork(session, origin, name))
+    record = record._replace(exit_code=result.exit_code, report=report, note="; ".join(notes))
+    record = described(session, origin, record, result.changeset)
+    if result.timed_out or cancellation.is_set:
+        return EndedAttempt(record._replace(state="timed out" if result.timed_out else "ended early"))
     return _judge(session, request, record, result, cancellation)._replace(notes=result.notes)
 
 

@@ -107,6 +107,7 @@ class Attempts:
         self._error: BaseException | None = None
         self._timer: threading.Timer | None = None
         self._write_again = 0.0
+        self._elsewhere = request.elsewhere(lock.name, request) if request.elsewhere is not None else None
         self.notes: dict[str, None] = {}
         """Notes about the commands' sandboxes, each once. It is used by single, atomic operations only."""
         secrets = session.vault.secrets()
@@ -184,6 +185,8 @@ class Attempts:
             if not self._record.end:
                 self._record = self._record._replace(end=reason)
             running = list(self._running.values())
+        if self._elsewhere is not None:
+            self._elsewhere.cancel()
         for cancellation in running:
             _end(cancellation, at_once=at_once)
         # a command may have begun just after the first SIGKILL: repeat
@@ -259,6 +262,7 @@ class Attempts:
                 number,
                 cancellation,
                 self._put,
+                self._elsewhere,
             )
         finally:
             with self._changed:
@@ -306,6 +310,8 @@ class Attempts:
 
     def _finish(self) -> None:
         try:
+            if self._elsewhere is not None:
+                self._elsewhere.close()
             if self._timer is not None and not self._request.combine:
                 self._timer.cancel()
             if self._request.combine and self._record.end in ("", "until"):

@@ -9,12 +9,15 @@ from mudroom.errors import UsageError
 from mudroom.ext.attempts.value import MOST, SCORES
 from mudroom.library.satellite import Score
 from mudroom.session.actor import Actor
-from mudroom.typing import TYPE_CHECKING, NamedTuple
+from mudroom.typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from mudroom.core.approval.approval import CommandApprover
+    from mudroom.core.result import Result
     from mudroom.sandbox.client.cancellation import Cancellation
 
+MOST_THERE = 256
+"""Attempts on other machines that are waited for at one time: a thread each."""
 VARIABLE = b"MUDROOM_ATTEMPT"
 """Variable that holds the attempt's number, for its command and its judge."""
 
@@ -44,6 +47,22 @@ class AttemptRequest(NamedTuple):
     actor: Actor | None = None
     approver: Callable[[Cancellation], CommandApprover | None] = lambda _cancellation: None
     """Returns the approver for an attempt's commands; None: the session's approver."""
+    elsewhere: Callable[[str, AttemptRequest], RemoteAttempts] | None = None
+    """Starts the commands on other machines, for the try of this name; None: they run here."""
+
+
+class RemoteAttempts(Protocol):
+    """A try's commands on other machines. Their judge runs here, whatever these say."""
+
+    def result(self, number: int) -> tuple[Result, bytes, str]:
+        """Return an attempt's result, the end of its output and a note, when its fork is here. Raise Cancelled if it
+        was cancelled, MudroomError if it did not run to its end."""
+
+    def cancel(self) -> None:
+        """End all commands."""
+
+    def close(self) -> None:
+        """Wait until nothing is under way."""
 
 
 def checked(request: AttemptRequest) -> AttemptRequest:
@@ -74,7 +93,9 @@ def checked(request: AttemptRequest) -> AttemptRequest:
         raise UsageError("the budget is no time at all: no attempt could run", "--budget 30m")
     if request.at is not None and request.parent is None:
         raise UsageError("a checkpoint was named without its fork", "--from FORK@CHECKPOINT")
-    jobs = min(request.jobs or processors(), count)
+    if request.elsewhere is not None and request.parent is not None:
+        raise UsageError("a worker begins with the project, not with a fork", "leave --from out, or --on")
+    jobs = min(request.jobs or (MOST_THERE if request.elsewhere is not None else processors()), count)
     return request._replace(jobs=jobs, shown=request.shown or request.commands[0])
 
 

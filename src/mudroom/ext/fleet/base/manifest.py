@@ -189,10 +189,12 @@ def is_beneath(path: bytes) -> bool:
     )
 
 
-def measure(root: bytes, read: ReadNode, limits: TreeLimits = LIMITS) -> TreeSize:
+def measure(
+    root: bytes, read: ReadNode, limits: TreeLimits = LIMITS, sizes: dict[bytes, TreeSize] | None = None
+) -> TreeSize:
     """Return a tree's size, in time that depends on its distinct nodes. Raise RefusedBase if it is beyond the limits,
-    and what ``read`` raises if a node is missing."""
-    sizes: dict[bytes, TreeSize] = {}
+    and what ``read`` raises if a node is missing. ``sizes``: those that are known, by digest; the others are added."""
+    sizes = sizes if sizes is not None else {}
     pending: list[tuple[bytes, list[Row] | None]] = [(root, None)]
     while pending:
         digest, rows = pending.pop()
@@ -241,3 +243,21 @@ def walk(root: bytes, read: ReadNode) -> Iterator[tuple[bytes, list[Row]]]:
         yield path, rows
         prefix = path + b"/" if path else b""
         pending += [(prefix + row.name, row.content) for row in reversed(rows) if row.kind == DIRECTORY]
+
+
+def changes(before: bytes, after: bytes, read: ReadNode) -> Iterator[tuple[bytes, Row | None, Row | None]]:
+    """Yield each path at which two trees differ with its rows, a directory before those in it. Paths in a directory
+    that is no longer one are left out."""
+    pending: list[tuple[bytes, bytes, bytes]] = [(b"", before, after)]
+    while pending:
+        prefix, old, new = pending.pop()
+        was_there = {row.name: row for row in decode_node(read(old))} if old else {}
+        is_there = {row.name: row for row in decode_node(read(new))}
+        for name in sorted(was_there.keys() | is_there.keys()):
+            was, row = was_there.get(name), is_there.get(name)
+            if was == row:
+                continue
+            yield prefix + name, was, row
+            if row is not None and row.kind == DIRECTORY:
+                is_kept = was is not None and was.kind == DIRECTORY
+                pending.append((prefix + name + b"/", was.content if was is not None and is_kept else b"", row.content))

@@ -25,8 +25,9 @@ import stat
 import struct
 import threading
 from _blake2 import blake2b
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import islice
 from typing import NamedTuple
 
 import msgspec
@@ -35,6 +36,7 @@ from mudroom.core.system.closing import Descriptor
 from mudroom.core.system.write_all import write_all
 from mudroom.core.tree.path import show
 from mudroom.errors import FULL, MudroomError, UsageError
+from mudroom.ext.fleet.base.delta import described
 from mudroom.ext.fleet.base.manifest import (
     DIRECTORY,
     EMPTY,
@@ -42,11 +44,12 @@ from mudroom.ext.fleet.base.manifest import (
     LIMITS,
     RefusedBase,
     TreeLimits,
+    TreeSize,
     base_id,
     decode_node,
     measure,
 )
-from mudroom.ext.fleet.base.pack import PackRow, RefusedPack, is_content_of, unpack
+from mudroom.ext.fleet.base.pack import OtherContent, PackRow, RefusedPack, is_content_of, unpack
 from mudroom.ext.fleet.wire.frame import Frame, LinkError
 from mudroom.ext.fleet.wire.message import DIGEST, READY, WANT, Base, Ready, Want, frame_of
 from mudroom.stage.layers.layer import remove_tree
@@ -252,11 +255,12 @@ class ObjectStore:
         elsewhere: Callable[[bytes], bool] = lambda _digest: False,
         node: Callable[[bytes], bytes] | None = None,
         limits: TreeLimits = LIMITS,
+        sizes: dict[bytes, TreeSize] | None = None,
     ) -> Missing:
-        """Return a base's objects that are neither here nor ``elsewhere``.
+        """Return a base's objects that are neither here nor ``elsewhere``: a directory there is there with its files.
 
-        ``node``: a reader for nodes that has more than the store. Raise RefusedBase if the tree is beyond the limits,
-        StoreFull if its missing files are more than the quota."""
+        ``node``: a reader for nodes that has more than the store. ``sizes``: as of ``measure``. Raise RefusedBase if
+        the tree is beyond the limits, StoreFull if its missing files are more than the quota."""
         read = node or self.node
         nodes: list[bytes] = []
         files: dict[bytes, int] = {EMPTY: 0}
@@ -270,16 +274,17 @@ class ObjectStore:
                 nodes.append(digest)
                 continue
             for row in rows:
-                if row.kind == DIRECTORY and row.content not in seen:
-                    seen.add(row.content)
-                    pending.append(row.content)
+                if row.kind == DIRECTORY:
+                    if row.content not in seen and not elsewhere(row.content):
+                        seen.add(row.content)
+                        pending.append(row.content)
                 elif row.kind == FILE and not (row.content in files or self.has(row.content) or elsewhere(row.content)):
                     files[row.content] = row.size
             if len(seen) > limits.entries:
                 raise RefusedBase(f"it has more than {limits.entries:,} directories")
         if nodes:
             return Missing(tuple(nodes), ())
-        measure(base.root, read, limits)
+        measure(base.root, read, limits, sizes)
         del files[EMPTY]
         if sum(files.values()) > self.quota:
             raise StoreFull(
@@ -293,7 +298,7 @@ class ObjectStore:
     def put(self, digest: bytes, data: bytes, *, is_node: bool = False) -> None:
         """Store one object. Raise RefusedPack if it does not have the digest, StoreFull if there is no room."""
         if not is_content_of(data, digest, is_node=is_node):
-            raise RefusedPack(f"an object is not {digest.hex()[:16]}")
+            raise OtherContent(digest)
         self.put_all([(is_node, digest, memoryview(data))])
 
     def put_all(self, objects: Iterable[tuple[bool, bytes, memoryview]]) -> None:
@@ -344,7 +349,7 @@ class ObjectStore:
         path = self._top + b"/large/" + row.digest.hex().encode()
         if part.digest() != row.digest:
             part.abandon()
-            raise RefusedPack(f"an object is not {row.digest.hex()[:16]}")
+            raise OtherContent(row.digest)
         part.finish(path)
         if row.is_node:  # nodes are read from packs
             with open(path, "rb") as stream:
@@ -486,6 +491,14 @@ def boot_id() -> bytes:
 
 MOST_WANTED = 60_000
 """Digests that one WANT asks for."""
+MOST_SIMILAR = 6
+"""Files for which one WANT has the digests of blocks, 256 KiB at most for each."""
+
+
+class SimilarFile(NamedTuple):
+    size: int
+    read: Callable[[int, int], bytes]
+    """Return so many bytes from an offset on; fewer if the file has changed."""
 
 
 class BaseReceiver:
@@ -493,12 +506,19 @@ class BaseReceiver:
     ends the link: nothing behind it can be trusted. Owner: the thread that reads the link."""
 
     def __init__(
-        self, store: ObjectStore, missing: Callable[[Base], Missing], complete: Callable[[bytes, Base], None]
+        self,
+        store: ObjectStore,
+        missing: Callable[[Base], Missing],
+        complete: Callable[[bytes, Base], None],
+        similar: Callable[[Base, Collection[bytes]], dict[bytes, SimilarFile]] = lambda _base, _files: {},
     ) -> None:
         """``missing``: returns the objects that a base lacks here. ``complete``: called with a base and its id when it
-        lacks none."""
-        self._store, self._missing, self._complete = store, missing, complete
+        lacks none. ``similar``: returns, of these missing files, those that an earlier file is like."""
+        self._store, self._missing, self._complete, self._find_similar = store, missing, complete, similar
         self._wanted: set[bytes] = set()
+        self._similar: dict[bytes, SimilarFile] = {}
+        self._whole: set[bytes] = set()
+        """Files that did not become what they should be of a similar one."""
         self.incoming: Base | None = None
 
     def offer(self, base: Base) -> Frame:
@@ -512,8 +532,13 @@ class BaseReceiver:
         if self.incoming is None:
             raise LinkError("sent objects before it offered a base")
         try:
-            self._wanted.difference_update(unpack(body, self._store, self._wanted))
+            readers = {digest: file.read for digest, file in self._similar.items()}
+            self._wanted.difference_update(unpack(body, self._store, self._wanted, readers))
         except RefusedPack as error:
+            if isinstance(error, OtherContent) and error.digest in self._similar:  # the file here is damaged
+                self._whole.add(error.digest)
+                self._wanted.discard(error.digest)
+                return None if self._wanted else self._next_request(self.incoming)
             raise LinkError(f"sent objects that cannot be used: {error.message}") from error
         return None if self._wanted else self._next_request(self.incoming)
 
@@ -521,9 +546,13 @@ class BaseReceiver:
         missing, name = self._missing(base), base_id(base)
         nodes = tuple(missing.nodes[:MOST_WANTED])
         files = tuple(missing.files[: MOST_WANTED - len(nodes)])
-        self._wanted = {*nodes, *files}
+        found = self._find_similar(base, set(files) - self._whole) if files else {}
+        self._similar = dict(islice(found.items(), MOST_SIMILAR))
+        whole = tuple(digest for digest in files if digest not in found)
+        self._wanted = {*nodes, *whole, *self._similar}
         if self._wanted:
-            return frame_of(WANT, Want(name, nodes, files))
-        self.incoming = None
+            similar = tuple(described(digest, file.size, file.read) for digest, file in self._similar.items())
+            return frame_of(WANT, Want(name, nodes, whole, similar))
+        self.incoming, self._whole = None, set()
         self._complete(name, base)
         return frame_of(READY, Ready(name))

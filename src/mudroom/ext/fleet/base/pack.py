@@ -4,7 +4,8 @@
     payload u32 length, big-endian | rows: MessagePack [[is_node, digest, size, offset, length], …] | contents
 
 A row is an object's part: ``length`` bytes from ``offset`` on, in an object with ``size`` bytes. An object larger than
-``PART`` comes in several parts, in order, which may be in several packs.
+``PART`` comes in several parts, in order, which may be in several packs. A part that the worker has said to have, in a
+similar file, is its row alone, with the offset there (``delta.py``).
 
 Rules of this file:
 1. A frame is at most ``PACK`` bytes, before and after it is unpacked. Nothing is allocated by a number that arrived.
@@ -15,7 +16,8 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -28,8 +30,8 @@ PACK = 8 << 20
 """Bytes in a pack."""
 PART = 4 << 20
 """Bytes in an object's part."""
-_ROW = 72
-"""Bytes in a row, at most: digest 34, three integers 9 each, a boolean, the array's head."""
+_ROW = 81
+"""Bytes in a row, at most: digest 34, four integers 9 each, a boolean, the array's head."""
 _HEAD = struct.Struct(">I")
 _PLAIN, _ZLIB = 0, 1
 _SMALL = 256 << 10
@@ -44,6 +46,14 @@ class RefusedPack(MudroomError):
         super().__init__(f"objects that were sent cannot be used: {reason}", "the link is closed; start it again")
 
 
+class OtherContent(RefusedPack):
+    """An object is not what its digest says."""
+
+    def __init__(self, digest: bytes) -> None:
+        super().__init__(f"an object is not {digest.hex()[:16]}")
+        self.digest = digest
+
+
 class PackRow(NamedTuple):
     is_node: bool
     digest: bytes
@@ -51,6 +61,8 @@ class PackRow(NamedTuple):
     """The whole object's bytes."""
     offset: int
     length: int
+    taken: int = -1
+    """Offset in the similar file that has these bytes; -1: they are in the pack."""
 
 
 class ObjectReader(Protocol):
@@ -76,23 +88,31 @@ _decoder = msgspec.msgpack.Decoder(list[PackRow])
 def packs(digests: Iterable[bytes], objects: ObjectReader) -> Iterator[bytes]:
     """Yield packs of these objects, in order. Raise KeyError for an object that ``objects`` does not have, and what its
     ``read`` raises."""
+    return packs_of_rows(
+        (
+            PackRow(objects.is_node(digest), digest, size, offset, min(size - offset, PART))
+            for digest in digests
+            for size in (objects.size(digest),)
+            for offset in range(0, size or 1, PART)
+        ),
+        objects,
+    )
+
+
+def packs_of_rows(parts: Iterable[PackRow], objects: ObjectReader) -> Iterator[bytes]:
+    """Yield packs of these parts, as ``packs`` does."""
     rows: list[PackRow] = []
     contents: list[bytes] = []
     total = 0
-    for digest in digests:
-        size, is_node = objects.size(digest), objects.is_node(digest)
-        offset = 0
-        while offset < size or not size:
-            length = min(size - offset, PART)
-            if rows and total + length + _ROW > PACK - 16:
-                yield _frame(rows, contents)
-                rows, contents, total = [], [], 0
-            rows.append(PackRow(is_node, digest, size, offset, length))
-            contents.append(objects.read(digest, offset, length))
-            total += length + _ROW
-            offset += length
-            if not size:
-                break
+    for row in parts:
+        length = row.length if row.taken < 0 else 0
+        if rows and total + length + _ROW > PACK - 16:
+            yield _frame(rows, contents)
+            rows, contents, total = [], [], 0
+        rows.append(row)
+        if row.taken < 0:
+            contents.append(objects.read(row.digest, row.offset, row.length))
+        total += length + _ROW
     if rows:
         yield _frame(rows, contents)
 
@@ -116,8 +136,10 @@ def _compress(payload: bytes) -> bytes | None:
     return packed if len(packed) < len(payload) else None
 
 
-def parse(frame: bytes) -> Iterator[tuple[PackRow, memoryview]]:
-    """Yield a pack's rows with their contents, which are not verified. Raise RefusedPack if it is no pack."""
+def parse(frame: bytes, similar: Container[bytes] = ()) -> Iterator[tuple[PackRow, memoryview]]:
+    """Yield a pack's rows with their contents, which are not verified. Raise RefusedPack if it is no pack.
+
+    ``similar``: the objects whose parts may be shorter, and may be taken from elsewhere."""
     payload = memoryview(_payload(frame))
     if len(payload) < _HEAD.size:
         raise RefusedPack("a pack is too short")
@@ -132,12 +154,18 @@ def parse(frame: bytes) -> Iterator[tuple[PackRow, memoryview]]:
     for row in rows:
         if len(row.digest) != DIGEST or row.length < 0 or not 0 <= row.offset <= row.size - row.length:
             raise RefusedPack("a pack has an impossible row")
-        if row.length < min(row.size - row.offset, PART) or (row.is_node and row.size > NODE_LIMIT):
+        if row.is_node and row.size > NODE_LIMIT:
             raise RefusedPack("a pack has an impossible row")
-        if at + row.length > len(payload):
+        if row.digest in similar:
+            if row.is_node or not 0 < row.length <= PART:
+                raise RefusedPack("a pack has an impossible row")
+        elif row.length < min(row.size - row.offset, PART) or row.taken != -1:
+            raise RefusedPack("a pack has an impossible row")
+        length = row.length if row.taken == -1 else 0
+        if at + length > len(payload):
             raise RefusedPack("a pack is too short")
-        yield row, payload[at : at + row.length]
-        at += row.length
+        yield row, payload[at : at + length]
+        at += length
     if at != len(payload):
         raise RefusedPack("a pack is too long")
 
@@ -160,27 +188,38 @@ def _payload(frame: bytes) -> bytes:
     return payload
 
 
-def unpack(frame: bytes, store: ObjectWriter, wanted: Container[bytes]) -> list[bytes]:
-    """Store a pack's objects. Return the digests of those that are complete.
+def unpack(
+    frame: bytes,
+    store: ObjectWriter,
+    wanted: Container[bytes],
+    similar: Mapping[bytes, Callable[[int, int], bytes]] = MappingProxyType({}),
+) -> list[bytes]:
+    """Store a pack's objects. Return the digests of those that are complete. ``similar``: for some objects, a function
+    that returns so many bytes of a similar file from an offset on, or fewer.
 
     Raise RefusedPack if one was not asked for or does not have its digest; the objects before it in the pack are not
     stored either. Raise as the store does if there is no room.
     """
     whole: list[tuple[bool, bytes, memoryview]] = []
     parts: list[tuple[PackRow, memoryview]] = []
-    for row, data in parse(frame):
+    for row, data in parse(frame, similar):
         if row.digest not in wanted:
             raise RefusedPack("an object was not asked for")
-        if row.length != row.size:
+        if row.length != row.size or row.digest in similar:
             parts.append((row, data))
         elif not is_content_of(data, row.digest, is_node=row.is_node):
-            raise RefusedPack(f"an object is not {row.digest.hex()[:16]}")
+            raise OtherContent(row.digest)
         else:
             whole.append((row.is_node, row.digest, data))
     if whole:
         store.put_all(whole)
     complete = [digest for _is_node, digest, _data in whole]
-    return complete + [row.digest for row, data in parts if store.put_part(row, data)]
+    for row, data in parts:
+        if row.taken != -1:
+            data = memoryview(similar[row.digest](row.taken, row.length).ljust(row.length, b"\0"))
+        if store.put_part(row, data):
+            complete.append(row.digest)
+    return complete
 
 
 def is_content_of(data: bytes | memoryview, digest: bytes, *, is_node: bool) -> bool:

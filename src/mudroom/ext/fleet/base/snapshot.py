@@ -7,13 +7,15 @@
     <base id>/seal      ``Seal`` as MessagePack, written last; its ctime: when the snapshot was complete
     .new-…, .gone-…     a snapshot that is being made, or removed
 
-Generations lie beside each other. A new one takes unchanged files from the last ones: by reflink, else by a copy whose
-digest is checked. Hard links are not used, as modes and times differ between generations. So only changed files travel,
-and no object has to stay in the store.
+A new base is made of the last one's tree, whose changed files alone are written, if no errand needs that base any more.
+Otherwise generations lie beside each other: a new one takes unchanged files from the last ones, large ones by reflink
+where there is one, small ones by a copy whose digest is checked. Hard links are not used, as modes and times differ
+between generations. So only changed files travel, and no object has to stay in the store.
 
 Rules of this file:
-1. A snapshot appears by one rename when it is complete. Where two processes make the same one, the second waits for the
-   first. A snapshot that is used is not removed.
+1. A snapshot appears by one rename when it is complete, and disappears by one rename before it is changed: a killed
+   change leaves no snapshot. Where two processes make the same one, the second waits for the first. A snapshot that is
+   used is neither removed nor changed.
 2. A file whose ctime is later than the seal was changed by somebody, and nothing is taken from it. Commands cannot
    write to a snapshot: it is the lower layer in their views.
 3. Snapshots are not synced. After a boot a snapshot's digests are checked before its first use.
@@ -27,8 +29,9 @@ import os
 import shutil
 import threading
 from _thread import get_ident
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import closing, suppress
+from functools import partial
 from typing import NamedTuple
 
 import msgspec
@@ -38,6 +41,7 @@ from mudroom.core.system.write_all import write_all
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
+from mudroom.ext.fleet.base.delta import LEAST
 from mudroom.ext.fleet.base.manifest import (
     DIRECTORY,
     EMPTY,
@@ -46,7 +50,9 @@ from mudroom.ext.fleet.base.manifest import (
     SYMLINK,
     RefusedBase,
     Row,
+    TreeSize,
     base_id,
+    changes,
     digest_of_content,
     measure,
     require_base,
@@ -56,6 +62,7 @@ from mudroom.ext.fleet.base.objects import (
     Missing,
     ObjectStore,
     PackFile,
+    SimilarFile,
     StoreFull,
     boot_id,
     require_own,
@@ -66,15 +73,17 @@ from mudroom.ext.fleet.wire.message import Base
 from mudroom.ext.transfer.vault.rebase import digest as content_digest
 from mudroom.stage import disk, safe_open
 from mudroom.stage.beneath import LastDirectory, entries, open_root
-from mudroom.stage.copy import FICLONE, copy_content
-from mudroom.stage.layers.layer import remove_tree
+from mudroom.stage.copy import copy_content
+from mudroom.stage.layers.layer import remove_at, remove_tree
 from mudroom.stage.top_directory import spread
 
 _KINDS = {FILE: "file", DIRECTORY: "directory", SYMLINK: "symlink"}
 
 
-def differences(tree: bytes, root: bytes, nodes: Mapping[bytes, bytes]) -> Iterator[bytes]:
-    """Yield the paths at which a tree is not what its manifest says. Raise KeyError if a node is missing."""
+def differences(tree: bytes, root: bytes, nodes: Mapping[bytes, bytes], sealed: int | None = None) -> Iterator[bytes]:
+    """Yield the paths at which a tree is not what its manifest says. Raise KeyError if a node is missing.
+
+    ``sealed``: a file that was not changed since then is not read."""
     with Descriptor(open_root(tree)) as opened, LastDirectory(opened) as directory:
         for path, rows in walk(root, nodes.__getitem__):
             prefix = path + b"/" if path else b""
@@ -86,17 +95,19 @@ def differences(tree: bytes, root: bytes, nodes: Mapping[bytes, bytes]) -> Itera
             yield from (prefix + name for name in found.keys() - {row.name for row in rows})
             for row in rows:
                 entry = found.get(row.name)
-                if entry is None or not _is_as_said(directory, prefix + row.name, row, entry):
+                if entry is None or not _is_as_said(directory, prefix + row.name, row, entry, sealed):
                     yield prefix + row.name
 
 
-def _is_as_said(directory: LastDirectory, path: bytes, row: Row, entry: Entry) -> bool:
+def _is_as_said(directory: LastDirectory, path: bytes, row: Row, entry: Entry, sealed: int | None) -> bool:
     if entry.kind != _KINDS[row.kind] or entry.mode != row.mode:
         return False
     if row.kind != FILE:
         return row.kind == DIRECTORY or entry.target == row.content
     if (entry.size, entry.mtime) != (row.size, row.mtime_ns):
         return False
+    if sealed is not None:
+        return entry.ctime <= sealed
     try:
         descriptor = directory.open_file(path)
     except OSError:
@@ -137,11 +148,20 @@ class _EarlierSnapshot:
 
     def __init__(self, path: bytes, seal: Seal, sealed: int, lock: int) -> None:
         """``sealed``: the seal's ctime. ``lock``: a descriptor for the snapshot's lock, closed with this."""
+        self.path, self.base = path, seal.base
         self._sealed, self._lock = sealed, lock
-        self.nodes = _read_nodes(path)
+        stored, self.nodes = _read_nodes(path), dict[bytes, bytes]()
         self.files: dict[bytes, bytes] = {}
         """By digest: the path of the first file that has it."""
-        for above, rows in walk(seal.base.root, self.nodes.__getitem__):
+        self._is_whole = True
+
+        def read(digest: bytes) -> bytes:
+            node = self.nodes[digest] = stored[digest]  # others are of the base that this was made of
+            return node
+
+        self.sizes: dict[bytes, TreeSize] = {}
+        measure(seal.base.root, stored.__getitem__, LIMITS, self.sizes)
+        for above, rows in walk(seal.base.root, read):
             prefix = above + b"/" if above else b""
             for row in rows:
                 if row.kind == FILE and row.content != EMPTY:
@@ -170,12 +190,34 @@ class _EarlierSnapshot:
         self._forget_changed()
         return None
 
+    def has(self, digest: bytes) -> bool:
+        """Return whether the file or, with all files in it, the directory is here."""
+        return digest in self.files or (self._is_whole and digest in self.nodes)
+
+    def take(self, beside: bytes) -> bool:
+        """Rename the snapshot to ``beside``, to be changed. Return False if it is used or a file in it was changed."""
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            fcntl.flock(self._lock, fcntl.LOCK_SH)  # flock(2): the lock was given up for a moment
+            found = _read_seal(self.path)
+            if found is None or found[1] != self._sealed:
+                self.files.clear()
+                self._is_whole = False
+            return False
+        if next(differences(self.path + b"/tree", self.base.root, self.nodes, self._sealed), None) is not None:
+            return False
+        os.rename(self.path, beside)
+        return True
+
     def forget(self, digest: bytes) -> None:
         """Do not take the file with this content from here again."""
         self.files.pop(digest, None)
+        self._is_whole = False
 
     def _forget_changed(self) -> None:
         """Look at all files: where one was changed, others may be, and all have to be asked for at once."""
+        self._is_whole = False
         for digest, path in list(self.files.items()):
             entry = self._directory.look(path)
             if entry is None or entry.kind != "file" or entry.ctime > self._sealed:
@@ -186,15 +228,21 @@ class SnapshotStore:
     """One origin's snapshots. ``_lock`` guards the locks that are held and the earlier snapshots; it is held while a
     snapshot is made."""
 
-    def __init__(self, path: bytes, store: ObjectStore, quota: int = QUOTA) -> None:
-        """Make the directory if it is missing. Raise UsageError if it is not this user's alone."""
-        self._path, self._store, self._quota = path, store, quota
+    def __init__(
+        self,
+        path: bytes,
+        store: ObjectStore,
+        quota: int = QUOTA,
+        is_needed: Callable[[bytes], bool] = lambda _id: False,
+    ) -> None:
+        """Make the directory if it is missing. ``is_needed``: whether a base's snapshot must stay although it is not
+        locked. Raise UsageError if the directory is not this user's alone."""
+        self._path, self._store, self._quota, self._is_needed = path, store, quota, is_needed
         self._lock = threading.RLock()
         self._locks: dict[bytes, int] = {}
         """The locks' descriptors, by base id."""
         self._earlier: tuple[_EarlierSnapshot, ...] | None = None
         """None: not looked for since the last snapshot was made."""
-        self._has_reflinks = True
         require_own(path)
         spread(path)
 
@@ -223,8 +271,33 @@ class SnapshotStore:
                 return Missing((), ())
             earlier = self._earlier_snapshots()
         return self._store.missing(
-            base, lambda digest: any(digest in snapshot.files for snapshot in earlier), self._read_node, LIMITS
+            base,
+            lambda digest: any(snapshot.has(digest) for snapshot in earlier),
+            self._read_node,
+            LIMITS,
+            self._known_sizes(),
         )
+
+    def similar(self, base: Base, files: Collection[bytes]) -> dict[bytes, SimilarFile]:
+        """Return, of a base's missing files, the large ones at whose path the last snapshot has another."""
+        earlier = next(iter(self._earlier_snapshots()), None)
+        if earlier is None:
+            return {}
+        found: dict[bytes, SimilarFile] = {}
+        for _path, was, row in changes(earlier.base.root, base.root, self._read_node):
+            if row is None or row.content not in files or was is None or was.kind != FILE:
+                continue
+            if min(row.size, was.size) >= LEAST:
+                found[row.content] = SimilarFile(was.size, partial(self._read_similar, was))
+        return found
+
+    def _read_similar(self, row: Row, offset: int, length: int) -> bytes:
+        for snapshot in self._earlier_snapshots():
+            descriptor = snapshot.open(row.content, row.size)
+            if descriptor is not None:
+                with Descriptor(descriptor):
+                    return os.pread(descriptor, length, offset)
+        return b""
 
     def acquire(self, base: Base) -> bytes:
         """Return a base's tree, and keep it until ``release`` or ``close``.
@@ -312,7 +385,7 @@ class SnapshotStore:
     def _build(self, path: bytes, base: Base) -> None:
         """Make the snapshot. Hold its lock."""
         try:
-            size = measure(base.root, self._read_node, LIMITS)
+            size = measure(base.root, self._read_node, LIMITS, self._known_sizes())
         except KeyError as error:
             raise Incomplete("a directory of the base is missing", "it is asked for again") from error
         self._require_room(size.size + size.entries * _PER_ENTRY)
@@ -320,8 +393,12 @@ class SnapshotStore:
         try:
             with room_required():
                 self._store.touch()
-                os.mkdir(beside, 0o700)
-                nodes = self._write_tree(beside + b"/tree", base)
+                nodes = self._patch_earlier(beside, base)
+                if nodes is None:
+                    os.mkdir(beside, 0o700)
+                    nodes = self._write_tree(beside + b"/tree", base)
+                with suppress(FileNotFoundError):
+                    os.unlink(beside + b"/nodes")
                 write_pack(beside + b"/nodes", ((True, digest, node) for digest, node in nodes.items()))
                 _write_seal(beside, Seal(FORMAT, base, boot_id(), size.size, size.entries))
                 os.rename(beside, path)
@@ -377,6 +454,66 @@ class SnapshotStore:
                     os.fchmod(directory.enter(path), mode)
         return nodes
 
+    def _patch_earlier(self, beside: bytes, base: Base) -> dict[bytes, bytes] | None:
+        """Make the tree of the last used snapshot that of this base, and return the nodes. Return None, with nothing
+        changed, if that snapshot is needed or there is none."""
+        earlier = next(iter(self._earlier_snapshots()), None)
+        if earlier is None or self._is_needed(base_id(earlier.base)):
+            return None
+        nodes = dict(earlier.nodes)
+
+        def read(digest: bytes) -> bytes:
+            node = nodes[digest] = self._read_node(digest)
+            return node
+
+        changed = list(changes(earlier.base.root, base.root, read))
+        if not earlier.take(beside):
+            return None
+        made = beside + b"/made"
+        os.mkdir(made, 0o700)
+        umask = _umask()
+        with Descriptor(open_root(made)) as new:  # whatever is needed of the old files is read before they are removed
+            for number, (_path, was, row) in enumerate(changed):
+                if row is not None and row.kind == FILE and _content(was) != _content(row):
+                    self._write_file(new, row._replace(name=b"%d" % number), umask)
+            self._exchange(beside + b"/tree", new, changed, {b"": 0o777 & ~base.umask})
+        os.rmdir(made)
+        return nodes
+
+    def _exchange(
+        self, tree: bytes, new: int, changed: list[tuple[bytes, Row | None, Row | None]], modes: dict[bytes, int]
+    ) -> None:
+        """Remove what is no longer in a tree, and move in what is new. ``new``: the directory with the new files, by
+        their numbers in ``changed``. ``modes``: of directories, set at the end."""
+        modes |= {path: row.mode for path, _was, row in changed if row is not None and row.kind == DIRECTORY}
+        with Descriptor(open_root(tree)) as root:
+            with LastDirectory(root) as directory:
+                for above in sorted({path.rpartition(b"/")[0] for path, was, _row in changed if was is not None}):
+                    os.fchmod(directory.enter(above), 0o700)
+                for path, was, row in changed:
+                    above, _slash, name = path.rpartition(b"/")
+                    if was is not None and _content(was) != _content(row):
+                        remove_at(directory.enter(above), name)
+            with LastDirectory(root) as directory:
+                for number, (path, was, row) in enumerate(changed):
+                    above, _slash, name = path.rpartition(b"/")
+                    at = directory.enter(above)
+                    if row is None:
+                        continue
+                    if _content(was) == _content(row):
+                        if row.kind == FILE:
+                            with Descriptor(directory.open_file(path)) as descriptor:
+                                os.fchmod(descriptor, row.mode)
+                                os.utime(descriptor, ns=(row.mtime_ns, row.mtime_ns))
+                    elif row.kind == FILE:
+                        disk.rename(new, b"%d" % number, at, name)
+                    elif row.kind == DIRECTORY:
+                        disk.mkdir(at, name, 0o700)
+                    else:
+                        disk.symlink(at, name, row.content)
+                for path in sorted(modes, reverse=True):
+                    os.fchmod(directory.enter(path), modes[path])
+
     def _write_file(self, at: int, row: Row, umask: int) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | disk.O_NOFOLLOW | disk.O_CLOEXEC
         with Descriptor(disk.open_at(at, row.name, flags, row.mode)) as descriptor:
@@ -411,12 +548,6 @@ class SnapshotStore:
     def _copy(self, source: int, target: int, row: Row) -> None:
         if os.fstat(source).st_size != row.size:
             raise _wrong_size(row)
-        if self._has_reflinks:
-            try:
-                fcntl.ioctl(target, FICLONE, source)
-                return
-            except OSError:
-                self._has_reflinks = False  # tried again by the next worker; the copy below raises what is wrong
         if row.size > _SMALL:
             copy_content(source, target, row.size)
             return
@@ -437,6 +568,9 @@ class SnapshotStore:
             if digest in snapshot.nodes:
                 return snapshot.nodes[digest]
         raise KeyError(digest)
+
+    def _known_sizes(self) -> dict[bytes, TreeSize]:
+        return {digest: size for snapshot in self._earlier_snapshots() for digest, size in snapshot.sizes.items()}
 
     def _earlier_snapshots(self) -> tuple[_EarlierSnapshot, ...]:
         """Return the last used snapshots, opened and locked."""
@@ -508,6 +642,11 @@ class SnapshotStore:
             parts = name.split(b"-")
             if parts[0] in (b".new", b".gone") and len(parts) > 1 and not _is_alive(parts[1]):
                 remove_tree(self._path + b"/" + name)
+
+
+def _content(row: Row | None) -> tuple[str, bytes] | None:
+    """Return what makes two entries at a path one entry: a directory remains one."""
+    return None if row is None else (row.kind, b"" if row.kind == DIRECTORY else row.content)
 
 
 def _wrong_size(row: Row) -> RefusedBase:

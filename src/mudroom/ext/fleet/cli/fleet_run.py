@@ -33,6 +33,7 @@ from mudroom.ext.fleet.origin.link import Transport
 from mudroom.ext.fleet.origin.run import FleetErrand, FleetRun, FrontEnd, RunRequest
 from mudroom.ext.fleet.origin.worker_registry import FleetWorker
 from mudroom.policy.config import user_config
+from mudroom.policy.limit_option import with_limit
 from mudroom.policy.setting_type import seconds
 from mudroom.session import Session
 
@@ -57,6 +58,9 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--git", action="store_true", help="send .git, too")
     group.add_argument("--level", type=int, choices=(0, 1, 2), help="as of mudroom run")
     group.add_argument("--timeout", metavar="TIME", help="end each after so long: 90s, 5m, 1h")
+    group.add_argument("--memory", metavar="SIZE", help="memory for each, kept free for it on its worker: 16GB")
+    group.add_argument("--cpus", metavar="N", help="processors for each, kept free for it: 0.5, 4")
+    group.add_argument("--gpus", type=int, default=0, metavar="N", help="GPUs for each")
     group.add_argument("--quiet", "-q", action="store_true", help="do not show what the errands print")
 
 
@@ -79,10 +83,11 @@ def run(args: argparse.Namespace, context: Context) -> int:
             cwd=current if is_below(current, session.project) else session.project,
             judge=tuple(map(os.fsencode, shlex.split(args.judge))) if args.judge else (),
             fetch=_fetch(args.fetch),
-            retry=_natural(args.retry or 0, "--retry"),
+            retry=natural(args.retry or 0, "--retry"),
             any_arch=args.any_arch,
             through_origin=args.through_origin,
             git=args.git,
+            gpus=natural(args.gpus, "--gpus"),
         )
         if is_agent_program(request.command, context.environ):
             name = show(os.path.basename(request.command[0]))
@@ -170,17 +175,17 @@ def _fetch(which: str | None) -> str:
     raise UsageError(f"--fetch {which}: not known", "all, best, best:3 or none")
 
 
-def _natural(number: int, option: str) -> int:
+def natural(number: int, option: str) -> int:
     if not 0 <= number <= 100:
         raise UsageError(f"{option} {number}: not a number of times", "0 to 100")
     return number
 
 
 def _adjusted(args: argparse.Namespace, settings: Settings) -> Settings:
-    if not args.timeout:
-        return settings
-
-    return settings._replace(timeout=seconds(args.timeout, "--timeout"))
+    for option, value in (("memory", args.memory), ("cpus", args.cpus)):
+        if value is not None:
+            settings = with_limit(settings, option, value, f"--{option}")
+    return settings._replace(timeout=seconds(args.timeout, "--timeout")) if args.timeout else settings
 
 
 def named_errands(log: ErrandLog, names: Sequence[str]) -> list[tuple[ErrandRow, AttemptRow]]:

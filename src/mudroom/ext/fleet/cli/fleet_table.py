@@ -38,6 +38,7 @@ def probe_to_json(row: WorkerProbe) -> dict[str, Any]:
         "levels": list(hello.levels[:10]),
         "processors": hello.processors,
         "memory": hello.memory,
+        "gpus": hello.gpus,
         "free_disk": hello.free_disk,
         "engine": line(hello.engine),
         "nodes": [line(node) for node in hello.nodes[:1000]],
@@ -56,10 +57,11 @@ def probe_lines(probes: Sequence[WorkerProbe]) -> list[str]:
         hello = row.hello
         levels = ",".join(str(level) for level in sorted(set(hello.levels))[:3])
         jobs = f", {row.worker.jobs} at one time" if row.worker.jobs else ""
+        gpus = f", {counted(hello.gpus, 'GPU')}" if hello.gpus else ""
         held = f", {len(hello.held)} errands kept there" if hello.held else ""
         nodes = f", {line(hello.engine)}: {len(hello.nodes)} nodes" if hello.engine != "local" else ""
         lines.append(
-            f"{name}  levels {levels or 'none'}, {hello.processors} cpus{jobs}, {amount(hello.memory)} memory,"
+            f"{name}  levels {levels or 'none'}, {hello.processors} cpus{jobs}, {amount(hello.memory)} memory{gpus},"
             f" {amount(hello.free_disk)} disk free, mudroom {line(hello.mudroom)}, {line(hello.arch)},"
             f" {line(hello.kernel)}{nodes}{held}"
         )

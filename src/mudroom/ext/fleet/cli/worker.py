@@ -16,8 +16,10 @@ from mudroom.errors import MudroomError, UsageError
 from mudroom.ext.fleet.base.objects import ObjectStore
 from mudroom.ext.fleet.engine import ray
 from mudroom.ext.fleet.worker.frame_stream import FrameStream, origin_hello
+from mudroom.ext.fleet.worker.link import MOST_GPUS
 from mudroom.ext.fleet.worker.stdio import checked_name, private_directory, refuse, serve
 from mudroom.policy.config import places
+from mudroom.policy.setting_type import size
 
 # --- ``mudroom worker --stdio --engine NAME``: a cluster as one worker (``ext/fleet/engine/coordinator.py``) ---
 # Objects for an origin's bases are in ``worker/ORIGIN/cluster`` in the state directory. Errands and their outcomes are
@@ -60,6 +62,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--stdio", action="store_true", help="speak on standard input and output")
     parser.add_argument("--engine", choices=("local", "ray"), default="local", help="where commands run; default: here")
     parser.add_argument("--jobs", type=int, metavar="N", help="commands at once; default: one for each processor")
+    parser.add_argument("--memory", metavar="SIZE", help="memory for commands: 64GB; default: all")
+    parser.add_argument("--gpus", type=int, metavar="N", help="GPUs for commands; default: all")
 
 
 def execute(args: argparse.Namespace, context: Context) -> int:
@@ -69,6 +73,9 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         )
     if args.jobs is not None and not 0 < args.jobs <= MOST_JOBS:
         raise UsageError(f"--jobs {args.jobs} is not a number of commands", f"1 to {MOST_JOBS:,}")
+    memory = size(args.memory, "--memory") if args.memory else None
+    if args.gpus is not None and not 0 <= args.gpus <= MOST_GPUS:
+        raise UsageError(f"--gpus {args.gpus} is not a number of GPUs", f"0 to {MOST_GPUS:,}")
     if is_inside(context.environ):
         raise UsageError(
             "mudroom worker runs inside mudroom, where its forks would be lost with the sandbox",
@@ -89,5 +96,5 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         if args.engine != "local":
             serve_cluster(*streams, context.environ, args.engine, args.jobs)
         else:
-            serve(*streams, context.environ, args.jobs or os.cpu_count() or 1)
+            serve(*streams, context.environ, args.jobs or os.cpu_count() or 1, memory, args.gpus)
     return 0

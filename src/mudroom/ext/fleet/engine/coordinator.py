@@ -26,9 +26,9 @@ from collections.abc import Callable, Sequence
 
 from mudroom import __version__
 from mudroom.errors import MudroomError
+from mudroom.ext.fleet.base.delta import packs_for
 from mudroom.ext.fleet.base.manifest import base_id, require_base
 from mudroom.ext.fleet.base.objects import BaseReceiver, Missing, ObjectStore
-from mudroom.ext.fleet.base.pack import packs
 from mudroom.ext.fleet.engine.cluster_node import LIMITS, ClusterNode, Key, NodeRelay, RelayError
 from mudroom.ext.fleet.engine.placement import Placement
 from mudroom.ext.fleet.wire import message as wire
@@ -382,7 +382,7 @@ class Coordinator:
             self._greeted.notify_all()
 
     def _send_objects(self, node: ClusterNode, want: wire.Want) -> None:
-        for pack in packs((*want.nodes, *want.files), self._store):
+        for pack in packs_for(want, self._store):
             node.outgoing.wait_for_room(len(pack))
             node.send(Frame(wire.OBJECTS, 0, pack))
 

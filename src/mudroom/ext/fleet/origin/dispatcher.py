@@ -21,6 +21,7 @@ from mudroom.ext.fleet.origin.errand_queue import ErrandQueue
 from mudroom.ext.fleet.origin.fleet_event import ErrandSettled, WorkerDisconnected
 from mudroom.ext.fleet.origin.inbox import LinkInbox
 from mudroom.ext.fleet.origin.message_handler import handle
+from mudroom.ext.fleet.origin.placement import Capacity, WorkerRoom, lack, place
 from mudroom.ext.fleet.origin.services import BasePayload, RunServices
 from mudroom.ext.fleet.origin.worker_session import Key, WorkerSession
 from mudroom.ext.fleet.wire import message as wire
@@ -51,6 +52,8 @@ class Dispatcher:
         self._inbox: LinkInbox = LinkInbox()
         self._is_resumed = not run.ended and any(row.state != "new" for row in self.queue.rows.values())
         self._rescans = 0
+        self._looked_at: tuple[Capacity, ...] = ()
+        """The workers' capacities at which no errand that waits is impossible."""
         self._is_cancelled = False
         self._cancelled_at: float | None = None
         self._to_reconcile: set[str] = set()
@@ -187,21 +190,39 @@ class Dispatcher:
             queue.settle(queue.put(row, "failed", reason))
 
     def _assign(self) -> None:
-        """Assign waiting errands to the workers with the most free slots."""
+        """Assign waiting errands to workers (``placement.py``)."""
         queue = self.queue
         if not queue.waiting or self._is_cancelled:
+            return
+        self._fail_impossible()
+        if not queue.waiting:
             return
         payload = self.payload = self.payload or self.services.load_payload()
         for session in self.sessions.values():
             if session.is_greeted and not session.offered_base:
                 session.offered_base = payload.identity
                 queue.send_later(session, wire.OFFER, wire.OfferedBase(payload.base))
-        while queue.waiting:
-            free = [session for session in self.sessions.values() if session.is_ready and session.free_slots > 0]
-            if not free:
-                return
-            emptiest = max(free, key=lambda session: session.free_slots / session.slots)
-            self._send_errand(emptiest, queue.waiting.popleft(), payload)
+        known = [room for room in self._rooms() if room is not None]
+        for key, name in list(place(((key, queue.needs(key)) for key in queue.waiting), known, queue.kept_workers)):
+            queue.waiting.remove(key)
+            self._send_errand(self.sessions[name], key, payload)
+
+    def _rooms(self) -> list[WorkerRoom | None]:
+        """Return the room of each usable worker; None: it has not said it yet."""
+        return [session.room(self.queue.needs) for session in self.sessions.values() if session.is_usable]
+
+    def _fail_impossible(self) -> None:
+        """Fail the errands that no worker can ever have, once all workers have said what they have."""
+        queue, rooms = self.queue, self._rooms()
+        known = [room for room in rooms if room is not None]
+        totals = tuple(room.total for room in known)
+        if totals == self._looked_at or len(known) < len(rooms):
+            return
+        self._looked_at = totals
+        reasons = {needs: lack(needs, known) for needs in {queue.needs(key) for key in queue.waiting}}
+        for key in [key for key in queue.waiting if reasons[queue.needs(key)]]:
+            queue.waiting.remove(key)
+            queue.settle(queue.put(queue.rows[key], "failed", reasons[queue.needs(key)]))
 
     def _send_errand(self, session: WorkerSession, key: Key, payload: BasePayload) -> None:
         queue = self.queue

@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 
+from mudroom.core.confinement.limit import Limits
 from mudroom.ext.fleet.origin.errand_log import AttemptRow, ErrandLog, ErrandRow
 from mudroom.ext.fleet.origin.fleet_event import ErrandSettled, FleetEvent, WorkerNote
 from mudroom.ext.fleet.origin.link import OriginLink
+from mudroom.ext.fleet.origin.placement import Needs, needs_of
 from mudroom.ext.fleet.origin.worker_session import Key, WorkerSession
 from mudroom.ext.fleet.wire import message as wire
 from mudroom.ext.fleet.wire.frame import Frame
+from mudroom.ext.fleet.wire.settings import decode
 
 _UNFINISHED = frozenset({"new", "sent", "accepted"})
 _UNFETCHED = frozenset({"ended", "late", "expired"})
@@ -39,8 +42,23 @@ class ErrandQueue:
         self.accepted_at: dict[Key, float] = {}
         """When attempts were accepted, by this process's monotonic clock."""
         self.may_retry = True
+        self.kept_workers: dict[Key, str] = {}
+        """Workers that are kept for an errand that waits (``placement.py``)."""
+        self._needs: dict[bytes, Limits] = {}
+        """By settings."""
         self._outgoing: list[tuple[OriginLink, Frame]] = []
         self._settled: list[ErrandSettled] = []
+
+    def needs(self, key: Key) -> Needs:
+        """Return the needs of an errand; none if its settings are gone, as its run has ended."""
+        if key[0] not in self.errands:
+            return Needs()
+        message = self.errands[key[0]].message
+        limits = self._needs.get(message.settings)
+        if limits is None:
+            limits = decode(message.settings).limits if message.settings else Limits()
+            self._needs[message.settings] = limits
+        return needs_of(limits, message.gpus)
 
     # --- sending ---
 

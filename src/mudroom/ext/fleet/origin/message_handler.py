@@ -65,7 +65,7 @@ def _row(dispatcher: HandlerContext, session: WorkerSession, stream: int) -> Att
 
 
 def _hello(dispatcher: HandlerContext, session: WorkerSession, frame: Frame) -> None:
-    hello = claim.checked_hello(wire.message_of(frame, wire.WorkerHello))
+    hello = claim.checked_hello(frame)
     reason = unmet_requirement(hello, dispatcher.services.requirements)
     if reason:
         dispatcher.disconnected(session, reason, "", given_up=True)
@@ -100,8 +100,9 @@ def _ended(dispatcher: HandlerContext, session: WorkerSession, end: LinkEnd) -> 
     dispatcher.disconnected(session, claim.line(end.reason), end.hint, given_up=is_hopeless)
 
 
-def _pong(_dispatcher: HandlerContext, session: WorkerSession, frame: Frame) -> None:
-    session.pong = wire.message_of(frame, wire.Pong)
+def _pong(dispatcher: HandlerContext, session: WorkerSession, frame: Frame) -> None:
+    reserved = sum(dispatcher.queue.needs(key).memory for key in session.running)
+    session.heard(wire.message_of(frame, wire.Pong), reserved)
 
 
 def _bye(dispatcher: HandlerContext, session: WorkerSession, frame: Frame) -> None:

@@ -24,8 +24,8 @@ from mudroom.core.settings import Settings
 from mudroom.core.system.closing import ClosedOnError
 from mudroom.core.text.redaction import redact_argv
 from mudroom.errors import UsageError
+from mudroom.ext.fleet.base.delta import packs_for
 from mudroom.ext.fleet.base.manifest import base_id
-from mudroom.ext.fleet.base.pack import packs
 from mudroom.ext.fleet.base.scan import Scanned, ScannedObjects, scan
 from mudroom.ext.fleet.origin.archive_import import ForkImporter
 from mudroom.ext.fleet.origin.connection_proxy import ConnectionProxy
@@ -67,13 +67,13 @@ class ScannedPayload:
         scanned = self._scanned
         if not all(digest in scanned.nodes for digest in want.nodes):
             raise LinkError("asked for a directory that is not in the base")
-        if not all(digest in scanned.files for digest in want.files):
+        if not all(digest in scanned.files for digest in (*want.files, *(file.digest for file in want.similar))):
             raise LinkError("asked for a file that is not in the base")
-        return self._read(tuple(dict.fromkeys((*want.nodes, *want.files))))
+        return self._read(want)
 
-    def _read(self, digests: tuple[bytes, ...]) -> Iterator[Frame]:
+    def _read(self, want: Want) -> Iterator[Frame]:
         with ScannedObjects(self._scanned) as objects:
-            for pack in packs(digests, objects):
+            for pack in packs_for(want, objects):
                 yield Frame(OBJECTS, 0, pack)
 
 
@@ -111,6 +111,8 @@ class RunRequest(NamedTuple):
     """Whether ``.git`` is sent."""
     through_origin: bool = False
     """Whether the commands' connections leave from this machine."""
+    gpus: int = 0
+    """GPUs for each errand. Memory and processors are the limits of its settings."""
 
 
 class FrontEnd(NamedTuple):
@@ -335,6 +337,7 @@ def _template(session: Session, request: RunRequest, environ: Mapping[bytes, byt
         judge=request.judge,
         agent=actor.agent or "",
         through_origin=request.through_origin,
+        gpus=request.gpus or int(actor.card is not None and actor.card.needs.gpu),
     )
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from mudroom.ext.fleet.origin.link import OriginLink
+from mudroom.ext.fleet.origin.placement import Capacity, Needs, WorkerRoom
+from mudroom.ext.fleet.origin.placement import Key as Key
 from mudroom.ext.fleet.origin.worker_registry import FleetWorker
 from mudroom.ext.fleet.wire.message import PROTOCOL, Pong, WorkerHello
 from mudroom.typing import NamedTuple
 
-Key = tuple[str, int]
 _RETRY_DELAYS = (0.5, 1.0, 2.0, 5.0, 10.0, 15.0)
 """Seconds until a worker that was lost is tried again."""
 _MOST_WITHOUT_PROGRESS = 8
@@ -29,19 +32,30 @@ class WorkerRequirements(NamedTuple):
 
 def unmet_requirement(hello: WorkerHello, needs: WorkerRequirements) -> str:
     """Return the requirement that a worker does not meet; empty if it meets all. No level is ever lowered there."""
-    if hello.protocol != PROTOCOL:
-        return (
-            f"mudroom {hello.mudroom} there speaks protocol {hello.protocol}, mudroom {needs.version} here"
-            f" {PROTOCOL}: upgrade the older of them"
-        )
-    if hello.vault_format > needs.vault_format:
-        return f"its vaults have format {hello.vault_format}, this mudroom knows {needs.vault_format}: upgrade mudroom"
+    if other := other_version(hello, needs.version, needs.vault_format):
+        return other
     if needs.arch and hello.arch != needs.arch:
         return f"it has {hello.arch} processors, this machine {needs.arch} (--any-arch runs errands there all the same)"
     missing = sorted(needs.levels - set(hello.levels))
     if missing:
         has = ", ".join(map(str, sorted(set(hello.levels))[:3])) or "none"
         return f"it cannot run commands at level {missing[0]}, but at {has} (mudroom doctor there says why)"
+    return ""
+
+
+def other_version(hello: WorkerHello, version: str, vault_format: int) -> str:
+    """Return why this mudroom cannot use the worker's; empty if it can."""
+    if hello.protocol != PROTOCOL:
+        where = "there" if hello.protocol < PROTOCOL else "here"
+        return (
+            f"mudroom {hello.mudroom} there speaks protocol {hello.protocol}, mudroom {version} here {PROTOCOL}:"
+            f" pipx upgrade mudroom, {where}"
+        )
+    if hello.vault_format > vault_format:
+        return (
+            f"mudroom {hello.mudroom} there has vaults of format {hello.vault_format}, mudroom {version} here knows"
+            f" {vault_format}: pipx upgrade mudroom, here"
+        )
     return ""
 
 
@@ -52,7 +66,8 @@ class WorkerSession:
         self.entry, self.name = entry, entry.name
         self.link: OriginLink | None = None
         self.hello: WorkerHello | None = None
-        self.pong: Pong | None = None
+        self._others_memory = 0
+        """Bytes that other programs of the machine use."""
         self.reason = ""
         """Why it is not linked."""
         self.is_greeted = self.was_greeted = self.has_base = False
@@ -74,9 +89,25 @@ class WorkerSession:
             return self.entry.jobs
         return min(max(self.hello.processors if self.hello is not None else 1, 1), _MOST_SLOTS)
 
-    @property
-    def free_slots(self) -> int:
-        return self.slots - len(self.running)
+    def room(self, needs: Callable[[Key], Needs]) -> WorkerRoom | None:
+        """Return its capacity and what is free of it; None: it has not said it yet. ``needs``: of an errand that runs
+        there."""
+        if self.hello is None:
+            return None
+        hello = self.hello
+        total = free = Capacity(self.slots, hello.memory, hello.processors, hello.gpus)
+        for key in self.running:
+            free = free.without(needs(key))
+        if self._others_memory:
+            free = free._replace(memory=free.memory - self._others_memory)
+        return WorkerRoom(self.name, total, free, self.is_ready)
+
+    def heard(self, pong: Pong, reserved: int) -> None:
+        """Note the free memory. ``reserved``: the bytes that the errands there may use: if they use less, it is not
+        known how much the machine's other programs do."""
+        if self.hello is not None and pong.free_memory >= 0:
+            used = self.hello.memory - pong.free_memory
+            self._others_memory = max(used - reserved, self._others_memory if self.running else 0, 0)
 
     @property
     def is_ready(self) -> bool:
@@ -99,6 +130,7 @@ class WorkerSession:
 
     def greeted(self, hello: WorkerHello) -> None:
         self.hello, self.is_greeted, self.was_greeted, self.reason = hello, True, True, ""
+        self._others_memory = max(hello.memory - hello.free_memory, 0) if hello.free_memory >= 0 else 0
 
     def made_progress(self) -> None:
         """Note that the link was useful."""

@@ -21,7 +21,7 @@ import msgspec
 
 from mudroom.ext.fleet.wire.frame import Frame, LinkError
 
-PROTOCOL = 1
+PROTOCOL = 2
 DIGEST = 32
 """Bytes in a digest: BLAKE2b-256."""
 
@@ -73,6 +73,9 @@ class WorkerHello(NamedTuple):
     nodes: tuple[str, ...] = ()
     """Machines behind an engine."""
     held: tuple[HeldErrand, ...] = ()
+    gpus: int = 0
+    free_memory: int = -1
+    """Bytes; -1: it is not known."""
 
 
 class Ping(NamedTuple):
@@ -86,6 +89,7 @@ class Pong(NamedTuple):
     running: int
     load: float
     free_disk: int
+    free_memory: int = -1
 
 
 class Bye(NamedTuple):
@@ -123,6 +127,18 @@ class OfferedBase(NamedTuple):
     base: Base
 
 
+class Similar(NamedTuple):
+    """A file that the worker wants, by an earlier file at its path."""
+
+    digest: bytes
+    """The wanted file's."""
+    size: int
+    """The earlier file's bytes, like the next two."""
+    block: int
+    blocks: bytes
+    """Each block's digest, one behind the other (``ext/fleet/base/delta.py``)."""
+
+
 class Want(NamedTuple):
     """An offered base's objects that the worker lacks. Empty lists: none."""
 
@@ -131,6 +147,8 @@ class Want(NamedTuple):
     nodes: tuple[bytes, ...]
     """Directory nodes' digests. Their children are asked for when they are there."""
     files: tuple[bytes, ...]
+    similar: tuple[Similar, ...] = ()
+    """More files. What the earlier ones have of them need not be sent."""
 
 
 class Ready(NamedTuple):
@@ -166,6 +184,8 @@ class Errand(NamedTuple):
     through_origin: bool = False
     """Connections that the gate allows are made by the origin, which judges them once more (``Dial``). Otherwise they
     leave from the worker."""
+    gpus: int = 0
+    """GPUs that the command may use. The memory and the processors that it needs are limits in its settings."""
 
 
 class Accepted(NamedTuple):

@@ -16,6 +16,7 @@ from mudroom.errors import UsageError
 from mudroom.ext.fleet.base.objects import BaseReceiver, ObjectStore
 from mudroom.ext.fleet.base.snapshot import SnapshotStore
 from mudroom.ext.fleet.wire.message import Base
+from mudroom.ext.fleet.worker.folder import KEPT, ErrandFolder
 from mudroom.stage import safe_open
 
 
@@ -24,13 +25,14 @@ class BaseCache:
 
     def __init__(self, path: bytes) -> None:
         """``path``: one origin's directory. Raise UsageError if it is not this user's alone."""
+        self._path = path
         self._store = ObjectStore(path + b"/objects")
-        self._snapshots = SnapshotStore(path + b"/grounds", self._store)
+        self._snapshots = SnapshotStore(path + b"/grounds", self._store, is_needed=self._is_needed)
         self._bases = path + b"/bases"
         os.makedirs(self._bases, 0o700, exist_ok=True)
         self._lock = threading.Lock()
         self._users: dict[bytes, int] = {}
-        self.receiver = BaseReceiver(self._store, self._snapshots.missing, self._record)
+        self.receiver = BaseReceiver(self._store, self._snapshots.missing, self._record, self._snapshots.similar)
 
     def close(self) -> None:
         self._snapshots.close()
@@ -41,6 +43,19 @@ class BaseCache:
         if not os.path.exists(path):
             beside = b"%s.%s.new" % (path, os.urandom(4).hex().encode())  # other workers keep the same base meanwhile
             safe_open.replace(path, msgspec.msgpack.encode(base), beside)
+
+    def _is_needed(self, base: bytes) -> bool:
+        """Return whether an errand on this base is here, run or waiting: its fork lies on the base until the origin has
+        kept it. One that cannot be read, as it is being accepted, may be one."""
+        for node in os.listdir(self._path):
+            errands = self._path + b"/" + node + b"/errands"
+            for name in os.listdir(errands) if os.path.isdir(errands) else ():
+                try:
+                    if name != KEPT and ErrandFolder(errands + b"/" + name).errand.base == base:
+                        return True
+                except (OSError, msgspec.DecodeError, msgspec.ValidationError):
+                    return True
+        return False
 
     # --- for errands ---
 

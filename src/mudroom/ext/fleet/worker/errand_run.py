@@ -16,6 +16,7 @@ import traceback
 from collections.abc import Callable
 from contextlib import closing
 
+from mudroom.core.agent.card import AgentCard, Requirements
 from mudroom.core.approval.approval import CommandApprover
 from mudroom.core.journal.event_filter import EventFilter
 from mudroom.core.result import Result
@@ -24,6 +25,7 @@ from mudroom.errors import FULL, CommandNotStarted, LauncherDied, MudroomError, 
 from mudroom.ext.fleet.base.objects import StoreFull
 from mudroom.ext.fleet.wire.message import Errand, ErrandOutcome
 from mudroom.ext.fleet.worker.folder import ErrandFolder
+from mudroom.ext.fleet.worker.gpu_pool import GPU_VARIABLES, GpuPool
 from mudroom.ext.fleet.worker.session_cache import SessionCache
 from mudroom.ext.fleet.worker.spool import OutputSpool
 from mudroom.ext.transfer.vault.bundle import write_fork
@@ -59,9 +61,12 @@ class ErrandRun:
     """An errand that was accepted on a link. ``end_state`` is written by the thread that ends it first,
     ``question_timeout`` by the thread that runs it, before its first question."""
 
-    def __init__(self, folder: ErrandFolder, errand: Errand, stream: int, on_output: Callable[[], None]) -> None:
-        """``on_output``: called when there is new output."""
+    def __init__(
+        self, folder: ErrandFolder, errand: Errand, stream: int, on_output: Callable[[], None], gpus: GpuPool
+    ) -> None:
+        """``on_output``: called when there is new output. ``gpus``: those of this machine."""
         self.folder, self.errand, self.stream, self.on_output = folder, errand, stream, on_output
+        self.gpus = gpus
         self.fork = fork_name(errand.errand, errand.attempt)
         self.cancellation = Cancellation()
         self.end_state = ""
@@ -124,8 +129,8 @@ def _run(run: ErrandRun, sessions: SessionCache, approver: CommandApprover | Non
     errand = run.errand
     run.cancellation.require_unset()
     _require_free_disk(run.folder.path)
-    with sessions.use(errand) as session:
-        actor = _actor(session.actor, errand)
+    with run.gpus.take(errand.gpus) as gpus, sessions.use(errand) as session:
+        actor = _actor(session.actor, errand, gpus)
         run.question_timeout = actor.settings.approval_timeout
         before = session.vault.journal.head().number
         spool = OutputSpool(run.folder.path, actor.settings.output_limit)
@@ -164,8 +169,13 @@ def _require_free_disk(path: bytes) -> None:
         raise OSError(28, "No space left on device")
 
 
-def _actor(actor: Actor, errand: Errand) -> Actor:
+def _actor(actor: Actor, errand: Errand, gpus: tuple[int, ...]) -> Actor:
     variables = tuple(b"%s=%s" % pair for pair in errand.variables)
+    if gpus:
+        chosen = ",".join(map(str, gpus)).encode()
+        variables = (*variables, *(name + b"=" + chosen for name in GPU_VARIABLES))
+        level = errand.level if errand.level is not None else actor.settings.level  # a card without one has level 0
+        actor = actor._replace(card=AgentCard(errand.agent or "fleet", level, Requirements(gpu=True)))
     if errand.number:
         variables = (*variables, b"MUDROOM_ATTEMPT=%d" % errand.number)
     settings = actor.settings._replace(environment=(*actor.settings.environment, *variables))

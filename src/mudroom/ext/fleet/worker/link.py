@@ -16,6 +16,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
@@ -35,6 +36,7 @@ from mudroom.ext.fleet.worker.base_cache import BaseCache
 from mudroom.ext.fleet.worker.errand_run import JUDGE, ErrandRun, run_errand
 from mudroom.ext.fleet.worker.folder import ErrandFolders, folder_name
 from mudroom.ext.fleet.worker.frame_stream import FrameStream
+from mudroom.ext.fleet.worker.gpu_pool import GpuPool
 from mudroom.ext.fleet.worker.held_results import HeldResults
 from mudroom.ext.fleet.worker.lease import Lease
 from mudroom.ext.fleet.worker.origin_connections import OriginConnections, OriginDialler
@@ -55,6 +57,7 @@ MOST_WORDS = 100_000
 LONGEST_TIMEOUT = 30 * 86400.0
 """Seconds."""
 _MOST_NUMBER = 1_000_000
+MOST_GPUS = 1024
 
 
 def check(errand: Errand, levels: tuple[int, ...]) -> None:
@@ -80,6 +83,8 @@ def check(errand: Errand, levels: tuple[int, ...]) -> None:
         raise UsageError(f"the errand has more than {MOST_WORDS:,} variables")
     if not (math.isfinite(errand.timeout) and 0 <= errand.timeout <= LONGEST_TIMEOUT):
         raise UsageError(f"{errand.timeout} is not a number of seconds")
+    if not 0 <= errand.gpus <= MOST_GPUS:
+        raise UsageError(f"{errand.gpus} is not a number of GPUs")
     if not 0 <= errand.number <= _MOST_NUMBER:
         raise UsageError(f"{errand.number} is not the number of an attempt among several")
     _check_level(errand, levels)
@@ -119,6 +124,9 @@ class WorkerFacts(NamedTuple):
     disk: bytes
     """A path on the disk whose free bytes are told."""
     slots: int
+    gpus: int = 0
+    gpu_locks: bytes = b""
+    """Directory in which all links to this user's workers lock the GPUs that they use."""
     engine: str = "local"
 
 
@@ -132,6 +140,7 @@ class WorkerLink:
         self._questions = OriginQuestions(self._send_question)
         self._connections = OriginConnections(self._outbox.put)
         self._pool = ThreadPool(facts.slots)
+        self._gpus = GpuPool(facts.gpu_locks, facts.gpus)
         self._lock = threading.Lock()
         self._runs: dict[tuple[str, int], tuple[ErrandRun, Callable[[], None]]] = {}
         self._by_fork: dict[str, ErrandRun] = {}
@@ -233,13 +242,16 @@ class WorkerLink:
             free_disk(facts.disk),
             facts.engine,
             held=tuple(held),
+            gpus=facts.gpus,
+            free_memory=free_memory(facts.memory),
         )
 
     # --- frames from the origin ---
 
     def _ping(self, frame: Frame) -> None:
         ping = message_of(frame, message.Ping)
-        pong = message.Pong(ping.number, self._pool.load, os.getloadavg()[0], free_disk(self._facts.disk))
+        disk, memory = free_disk(self._facts.disk), free_memory(self._facts.memory)
+        pong = message.Pong(ping.number, self._pool.load, os.getloadavg()[0], disk, memory)
         self._outbox.put(frame_of(message.PONG, pong))
 
     def _offer(self, frame: Frame) -> None:
@@ -275,7 +287,7 @@ class WorkerLink:
             self._send_failure(frame.stream, error)
             return
         source = OutputSource(folder.path, frame.stream)
-        run = ErrandRun(folder, errand, frame.stream, partial(self._outbox.wake, source))
+        run = ErrandRun(folder, errand, frame.stream, partial(self._outbox.wake, source), self._gpus)
         work = partial(self._run, run, source)
         with self._lock:
             self._runs[errand.errand, errand.attempt] = (run, work)
@@ -382,6 +394,15 @@ _HANDLERS: dict[int, Callable[[WorkerLink, Frame], None]] = {
     message.SHUT: WorkerLink._pass_to_connection,
     message.ROOM: WorkerLink._pass_to_connection,
 }
+
+
+def free_memory(total: int) -> int:
+    """Return the bytes that programs can have without swapping (proc_meminfo(5)), at most ``total``; -1: not known."""
+    with suppress(OSError, ValueError), open("/proc/meminfo", encoding="ascii") as stream:
+        for row in stream:
+            if row.startswith("MemAvailable:"):
+                return min(int(row.split()[1]) << 10, total)
+    return -1
 
 
 def free_disk(path: bytes) -> int:

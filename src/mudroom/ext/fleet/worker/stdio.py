@@ -29,6 +29,7 @@ from mudroom.ext.fleet.wire.message import frame_of
 from mudroom.ext.fleet.worker.base_cache import BaseCache
 from mudroom.ext.fleet.worker.folder import ErrandFolders
 from mudroom.ext.fleet.worker.frame_stream import FrameStream, OtherProtocol, origin_hello
+from mudroom.ext.fleet.worker.gpu_pool import count_gpus
 from mudroom.ext.fleet.worker.lease import Lease
 from mudroom.ext.fleet.worker.link import WorkerFacts, WorkerLink
 from mudroom.ext.fleet.worker.session_cache import WorkerEnvironment
@@ -36,6 +37,7 @@ from mudroom.ext.fleet.worker.tighten import own_policy
 from mudroom.policy.config import places
 from mudroom.session import Session
 from mudroom.stage import safe_open
+from mudroom.vault.record import FORMAT
 
 # --- The isolation levels that errands can have on this machine. A command is run at each, at an origin's path ---
 # The answer is kept while this machine runs this kernel and this mudroom, since a trial costs as much as a command, and
@@ -104,8 +106,16 @@ def _boot() -> str:
 SHORTEST_NAME, LONGEST_NAME = 16, 64
 
 
-def serve(read: int, write: int, environ: Mapping[bytes, bytes], slots: int) -> None:
-    """Serve one link until its origin is gone and its commands have ended. Raise LinkError if the origin speaks another
+def serve(
+    read: int,
+    write: int,
+    environ: Mapping[bytes, bytes],
+    slots: int,
+    memory: int | None = None,
+    gpus: int | None = None,
+) -> None:
+    """Serve one link until its origin is gone and its commands have ended. ``memory`` (bytes) and ``gpus``: so much is
+    for commands; None: all. Raise LinkError if the origin speaks another
     protocol, UsageError if the state directory or this user's policy cannot be used."""
     frames = FrameStream(read)
     with ExitStack() as closing:
@@ -117,7 +127,11 @@ def serve(read: int, write: int, environ: Mapping[bytes, bytes], slots: int) -> 
             node = private_directory(origin + b"/" + _node_directory(hello.node))
             vaults = private_directory(origin + b"/vaults")
             own = own_policy(origin, environ)
-            facts = WorkerFacts(tried_levels(top, environ), *_machine(), origin, slots)
+            gpus = count_gpus() if gpus is None else gpus
+            processors, all_memory = _machine()
+            facts = WorkerFacts(
+                tried_levels(top, environ), processors, min(memory or all_memory, all_memory), origin, slots, gpus, top
+            )
             bases = BaseCache(origin)
             closing.callback(bases.close)
             lease = Lease(hello.lease, node + b"/contact", frames.has_unread)
@@ -137,8 +151,9 @@ def _machine() -> tuple[int, int]:
 def refuse(write: int, error: Exception) -> None:
     """Tell the origin why there is no link."""
     frames_out = encode(frame_of(message.BYE, message.Bye(str(error))))
-    if isinstance(error, OtherProtocol):  # either end can name both versions
-        frames_out = encode(frame_of(message.HELLO, [message.PROTOCOL, __version__])) + frames_out
+    if isinstance(error, OtherProtocol):  # a hello begins so in every protocol: an older origin can read it
+        hello = (message.PROTOCOL, __version__, FORMAT, os.uname().machine, "", (), 0, 0, 0, "")
+        frames_out = encode(frame_of(message.HELLO, hello)) + frames_out
     with suppress(OSError):  # it is gone; our own exit says the reason, too
         os.write(write, frames_out)
 
