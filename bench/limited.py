@@ -130,6 +130,15 @@ def installed(name: str) -> str:
     return shutil.which(name, path=path) or name
 
 
+def codex_sandbox(place: Place, name: str, *argv: str) -> Rival:
+    """``codex sandbox`` in a project. It makes its helper below HOME, and refuses to below TMPDIR, where this place is:
+    temporary files have a directory of their own."""
+    words = [installed("codex"), "sandbox", "-c", 'sandbox_mode="workspace-write"', "--", *argv]
+    temporary = place.root + b"/temporary"
+    os.makedirs(temporary, exist_ok=True)
+    return Rival(timed(name, words, place.project, {**place.environ, b"TMPDIR": temporary}), name)
+
+
 def at_once(base: bytes, scale: Scale) -> Iterator[Finding]:
     """A hundred commands of one session, each in a fork of its own, all at the same time."""
     with new_place(base, "at-once") as place:

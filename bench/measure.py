@@ -146,7 +146,10 @@ def reason(error: BaseException) -> str:
             return f"{os.path.basename(name)} is not installed"
     if isinstance(error, subprocess.CalledProcessError):
         words = error.cmd if isinstance(error.cmd, (list, tuple)) else [error.cmd]
-        return f"{os.path.basename(os.fsdecode(words[0]))} failed with exit code {error.returncode}"
+        said = os.fsdecode(error.stderr or b"").split("\n")
+        line = next((line for line in said if line and "WARNING" not in line), "")
+        failed = f"{os.path.basename(os.fsdecode(words[0]))} failed with exit code {error.returncode}"
+        return f"{failed}: {line}"[:200] if line else failed
     return " ".join(f"{type(error).__name__}: {error}".split())[:200]
 
 
@@ -203,9 +206,15 @@ def seconds_of(action: Callable[[], object]) -> float:
 
 
 def command(argv: Sequence[str | bytes], cwd: bytes | None = None, env: Mapping[bytes, bytes] | None = None) -> None:
-    """Run a command, its output dropped. Raises CalledProcessError if it fails."""
+    """Run a command, its output dropped. Raises CalledProcessError, with what it has complained, if it fails."""
     nothing = subprocess.DEVNULL
-    subprocess.run(argv, cwd=cwd, env=env, check=True, stdin=nothing, stdout=nothing, stderr=nothing)
+    with os.fdopen(os.memfd_create("stderr"), "r+b") as stderr:
+        try:
+            subprocess.run(argv, cwd=cwd, env=env, check=True, stdin=nothing, stdout=nothing, stderr=stderr)
+        except subprocess.CalledProcessError as error:
+            stderr.seek(0)
+            error.stderr = stderr.read(1 << 12)
+            raise
 
 
 def timed(

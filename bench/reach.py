@@ -20,7 +20,7 @@ from typing import cast
 import mudroom
 from bench.gate import gate
 from bench.landing import SYNCFS, many_added, many_modified
-from bench.limited import at_once, installed
+from bench.limited import at_once, codex_sandbox
 from bench.measure import (
     FAILURES,
     NONE,
@@ -175,7 +175,6 @@ def _whole_process(base: bytes, scale: Scale) -> Iterator[Finding]:
             "exec": ["exec", "--json", "--fork", "reach", "--", "true"],
             "status": ["status"],
         }
-        codex = [installed("codex"), "sandbox", "-c", 'sandbox_mode="workspace-write"', "--", "true"]
 
         def in_a_row() -> list[Lap]:
             """Without the pause in which the keeper prepares the next command, and the last one's sandbox is gone."""
@@ -189,7 +188,7 @@ def _whole_process(base: bytes, scale: Scale) -> Iterator[Finding]:
                 *(() if why else (in_a_row,)),
                 timed(_PASS, [sys.executable, "-I", "-S", "-c", "pass"], cwd, env),
                 *(timed(verb, [*own, *words], cwd, alone) for verb, words in lines.items()),
-                Rival(timed(_CODEX, codex, cwd, env), _CODEX),
+                codex_sandbox(place, _CODEX, "true"),
             ]
             found = interleave(contestants, max(3, min(scale.cold, 20)), warm_up=2)
             yield from _processes(found, why)

@@ -7,8 +7,8 @@ import subprocess
 from collections.abc import Iterator
 from typing import Any
 
-from bench.limited import installed
-from bench.measure import Contestant, Finding, Lap, Rival, against, at_most_times, interleave, seconds_of, timed
+from bench.limited import codex_sandbox
+from bench.measure import Contestant, Finding, Lap, against, at_most_times, interleave, seconds_of
 from bench.place import Scale, fill, new_place
 from bench.small import program
 from mudroom.ext.agents.tools.table import call
@@ -68,13 +68,12 @@ def tool_calls(base: bytes, scale: Scale) -> Iterator[Finding]:
                     both.call("write", path="small", content="x\n")
                     both.call("bash", command=_LINE)
 
-                codex = [installed("codex"), "sandbox", "-c", 'sandbox_mode="workspace-write"', "--", *shell]
                 contestants: list[Contestant] = [
                     lap("mcp", lambda: runs.call("bash", command=_LINE)),
                     lap("library", lambda: call(workspace, "bash", {"command": _LINE})),
                     lap(_SESSION, lambda: session.run(argv, fork="session")),
                     lap(_SUBPROCESS, lambda: subprocess.run(shell, check=True)),
-                    Rival(timed(_CODEX, codex, place.project, place.environ), _CODEX),
+                    codex_sandbox(place, _CODEX, *shell),
                     lap("read", lambda: runs.call("read", path="small")),
                     lap("write", lambda: writes.call("write", path="small", content="x\n")),
                     lap("both", write_and_run),

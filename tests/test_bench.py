@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from bench import reach
 from bench.comparison import compare, kind_of, merged, ratios, told
+from bench.limited import codex_sandbox
 from bench.measure import (
     Against,
     Finding,
@@ -25,6 +26,7 @@ from bench.measure import (
     against,
     at_least_times,
     at_most_times,
+    command,
     interleave,
     reason,
     unmeasured,
@@ -190,6 +192,10 @@ NOT_FOUND = FileNotFoundError(2, "No such file or directory", "no-such-program")
         (NOT_FOUND, "no-such-program is not installed"),
         (PermissionError(13, "Permission denied", "no-such-program"), "no-such-program is not installed"),
         (subprocess.CalledProcessError(3, ["/usr/bin/tool", "x"]), "tool failed with exit code 3"),
+        (
+            subprocess.CalledProcessError(3, ["tool"], None, b"WARNING: going on\ntool: no helper\n"),
+            "tool failed with exit code 3: tool: no helper",
+        ),
         (RuntimeError("two\nlines"), "RuntimeError: two lines"),
     ],
 )
@@ -202,6 +208,22 @@ def test_a_missing_rival_is_a_row(error: Exception, why: str) -> None:
     assert f"not measured: {why}" in rows[1]
     assert "0.50x" in rows[2]
     assert why in json.dumps(to_json(MACHINE, False, [finding]))
+
+
+def test_codex_has_its_home_outside_its_temporary_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As codex 0.171 demands."""
+    program = tmp_path / "bin/codex"
+    program.parent.mkdir()
+    program.write_text('#!/bin/sh\ncase "$HOME" in "${TMPDIR:-/tmp}"/*) echo "Refusing" >&2; exit 1; esac\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("MUDROOM_RIVALS", str(program.parent))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    with new_place(os.fsencode(tmp_path), "place") as place:
+        place.environ[b"TMPDIR"] = os.fsencode(tmp_path)
+        assert [name for name, _seconds in codex_sandbox(place, "codex", "true")()] == ["codex"]
+        with pytest.raises(subprocess.CalledProcessError) as caught:
+            command([str(program)], env=place.environ)
+    assert reason(caught.value) == "codex failed with exit code 1: Refusing"
 
 
 def test_a_rival_that_fails_later_is_not_half_measured() -> None:

