@@ -71,7 +71,7 @@ _PROGRAMS = frozenset({
     b"mariadb-dump", b"mariadb-import", b"mariadb-show", b"mitmdump", b"mitmproxy", b"mitmweb", b"mkpasswd",
     b"mongo", b"mongodump", b"mongoexport", b"mongoimport", b"mongorestore", b"mongosh", b"mosquitto_pub",
     b"mosquitto_rr", b"mosquitto_sub", b"mount.cifs", b"mqttx", b"mysql", b"mysqladmin", b"mysqldump",
-    b"mysqlimport", b"mysqlsh", b"mysqlshow", b"mysqlslap", b"nats", b"ncftp", b"ncftpget", b"ncftpput",
+    b"MUDROOM_VALUES", b"mysqlimport", b"mysqlsh", b"mysqlshow", b"mysqlslap", b"nats", b"ncftp", b"ncftpget", b"ncftpput",
     b"neo4j-admin", b"nerdctl", b"net", b"netlify", b"ngrok", b"nmcli", b"nuget", b"nxc", b"oc", b"op", b"openssl",
     b"oras", b"osql", b"pass", b"passwd", b"pdbedit", b"plink", b"pm2", b"podman", b"poetry", b"pscp", b"psftp",
     b"pulumi", b"putty", b"rabbitmqctl", b"railway", b"rancher", b"rar", b"rclone", b"rdesktop", b"redis-cli",
