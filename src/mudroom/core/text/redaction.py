@@ -60,7 +60,7 @@ _KEPT = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-._~"
 _RUNS = bytes(byte if byte in _KEPT else 32 for byte in range(256))
 _WIDE = bytes(byte if byte in _KEPT + b"+/=" else 32 for byte in range(256))
 _PROGRAMS = frozenset({
-    b"7z", b"7za", b"7zr", b"7zz", b"age", b"ansible", b"ansible-playbook", b"apksigner", b"astro", b"aws", b"az",
+    b"MUDROOM_VALUES", b"7z", b"7za", b"7zr", b"7zz", b"age", b"ansible", b"ansible-playbook", b"apksigner", b"astro", b"aws", b"az",
     b"bcp", b"borg", b"buildah", b"bw", b"bx", b"cargo", b"cf", b"chpasswd", b"clickhouse-client", b"conda",
     b"convex", b"cqlsh", b"crackmapexec", b"crane", b"cryptsetup", b"curl", b"cypher-shell", b"docker", b"doctl",
     b"doppler", b"dotenvx", b"dotnet", b"doveadm", b"etcdctl", b"expdp", b"fly", b"flyctl", b"gcloud", b"gh", b"git",
@@ -71,7 +71,7 @@ _PROGRAMS = frozenset({
     b"mariadb-dump", b"mariadb-import", b"mariadb-show", b"mitmdump", b"mitmproxy", b"mitmweb", b"mkpasswd",
     b"mongo", b"mongodump", b"mongoexport", b"mongoimport", b"mongorestore", b"mongosh", b"mosquitto_pub",
     b"mosquitto_rr", b"mosquitto_sub", b"mount.cifs", b"mqttx", b"mysql", b"mysqladmin", b"mysqldump",
-    b"MUDROOM_VALUES", b"mysqlimport", b"mysqlsh", b"mysqlshow", b"mysqlslap", b"nats", b"ncftp", b"ncftpget", b"ncftpput",
+    b"mysqlimport", b"mysqlsh", b"mysqlshow", b"mysqlslap", b"nats", b"ncftp", b"ncftpget", b"ncftpput",
     b"neo4j-admin", b"nerdctl", b"net", b"netlify", b"ngrok", b"nmcli", b"nuget", b"nxc", b"oc", b"op", b"openssl",
     b"oras", b"osql", b"pass", b"passwd", b"pdbedit", b"plink", b"pm2", b"podman", b"poetry", b"pscp", b"psftp",
     b"pulumi", b"putty", b"rabbitmqctl", b"railway", b"rancher", b"rar", b"rclone", b"rdesktop", b"redis-cli",
