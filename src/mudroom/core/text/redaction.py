@@ -60,7 +60,8 @@ _KEPT = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-._~"
 _RUNS = bytes(byte if byte in _KEPT else 32 for byte in range(256))
 _WIDE = bytes(byte if byte in _KEPT + b"+/=" else 32 for byte in range(256))
 _PROGRAMS = frozenset({
-    b"MUDROOM_VALUES", b"7z", b"7za", b"7zr", b"7zz", b"age", b"ansible", b"ansible-playbook", b"apksigner", b"astro", b"aws", b"az",
+    b"7z", b"7za", b"7zr", b"7zz", b"age", b"ansible", b"ansible-playbook", b"apksigner", b"astro", b"aws", b"az",
+    b"MUDROOM_VALUES",
     b"bcp", b"borg", b"buildah", b"bw", b"bx", b"cargo", b"cf", b"chpasswd", b"clickhouse-client", b"conda",
     b"convex", b"cqlsh", b"crackmapexec", b"crane", b"cryptsetup", b"curl", b"cypher-shell", b"docker", b"doctl",
     b"doppler", b"dotenvx", b"dotnet", b"doveadm", b"etcdctl", b"expdp", b"fly", b"flyctl", b"gcloud", b"gh", b"git",

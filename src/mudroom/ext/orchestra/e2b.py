@@ -315,12 +315,11 @@ class E2bPty:
     ) -> E2bTerminal:
         if user:
             raise InvalidArgumentException("mudroom has no other users")
-        shell = WorkspaceTerminal(
-            self._workspace, size.rows, size.cols, cwd=cwd, env=envs, timeout=timeout, on_output=on_data
-        )
-        pid = next(self._pids)
-        self._terminals[pid] = E2bTerminal(pid, shell)
-        return self._terminals[pid]
+        where: Any = {"cwd": cwd, "env": envs, "timeout": timeout}
+        shell = E2bTerminal(self._workspace, size.rows, size.cols, on_output=on_data, **where)
+        shell.pid = next(self._pids)
+        self._terminals[shell.pid] = shell
+        return shell
 
     def connect(self, pid: int, **_options: Any) -> E2bTerminal:
         if pid not in self._terminals:
@@ -328,33 +327,29 @@ class E2bPty:
         return self._terminals[pid]
 
     def send_stdin(self, pid: int, data: bytes, **_options: Any) -> None:
-        if not self.connect(pid).shell.send(data):
+        if not self.connect(pid).send(data):
             raise NotFoundException(f"the terminal {pid} has ended")
 
     def resize(self, pid: int, size: Any, **_options: Any) -> None:
-        self.connect(pid).shell.resize(size.rows, size.cols)
+        self.connect(pid).set_size(size.rows, size.cols)
 
     def kill(self, pid: int, **_options: Any) -> bool:
         return pid in self._terminals and self._terminals[pid].kill()
 
 
-class E2bTerminal:
+class E2bTerminal(WorkspaceTerminal):
     """A handle. ``pid``: its number in this sandbox."""
 
-    def __init__(self, pid: int, shell: WorkspaceTerminal) -> None:
-        self.pid, self.shell = pid, shell
+    pid = 0
 
     def wait(self, on_pty: Callable[[bytes], object] | None = None, **_options: Any) -> Any:
-        for chunk in self.shell.chunks():
+        for chunk in self.chunks():
             if on_pty is not None:
                 on_pty(chunk)
-        return _checked(self.shell.wait() or 0, "", "")
+        return _checked(self.ended_after() or 0, "", "")
 
     def disconnect(self) -> None:
         """Do nothing: the shell goes on, and ``pty.connect`` returns this again."""
-
-    def kill(self) -> bool:
-        return self.shell.kill()
 
 
 class E2bFiles:

@@ -58,6 +58,7 @@ def terminal(place: str) -> None:
         os.execvp("bash", ["bash", "-i", "-l"])
     listener, typed = listening(place), b""
     while True:
+        ready: list[object]
         ready, writable, _ = select.select([master, listener], [master] if typed else [], [])
         if master in ready:
             with contextlib.suppress(OSError):  # EIO: the shell has ended (pty(7))

@@ -40,7 +40,7 @@ class WorkspaceTerminal:
         variables = {"TERM": "xterm-256color", **(env or {})}
         self._thread = threading.Thread(target=self._run, args=(cwd, variables, timeout), daemon=True)
         self._thread.start()
-        self.resize(rows, columns)
+        self.set_size(rows, columns)
 
     def _run(self, cwd: str | None, env: Mapping[str, str], timeout: float | None) -> None:
         argv = ["python3", self._program, "terminal"]
@@ -60,7 +60,7 @@ class WorkspaceTerminal:
         """Type data. Return False if the shell has ended."""
         return self._message(b"input " + (data.encode() if isinstance(data, str) else data))
 
-    def resize(self, rows: int, columns: int) -> bool:
+    def set_size(self, rows: int, columns: int) -> bool:
         return self._message(f"size {rows} {columns}".encode())
 
     def kill(self) -> bool:
@@ -75,7 +75,7 @@ class WorkspaceTerminal:
         """Yield the output until the shell ends."""
         yield from iter(self._chunks.get, None)
 
-    def wait(self, timeout: float | None = None) -> int | None:
+    def ended_after(self, timeout: float | None = None) -> int | None:
         """Return the exit code, or None after ``timeout`` seconds."""
         self._thread.join(timeout)
         return self.ended.exit_code if self.ended is not None else None
