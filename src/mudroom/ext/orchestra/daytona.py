@@ -9,7 +9,8 @@
     sandbox.delete()
 
 ``AsyncDaytona`` has the same calls as coroutines. Results and exceptions are Daytona's own. ``delete`` leaves a fork
-that has changes, for ``mudroom diff``. Of the parameters of a sandbox ``env_vars`` and ``network_block_all`` have an effect.
+that has changes, for ``mudroom diff``. Of the parameters of a sandbox ``env_vars`` and
+``network_block_all`` have an effect.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ import mudroom
 from mudroom.ext.orchestra.async_view import AsyncView
 from mudroom.ext.orchestra.terminal import WorkspaceTerminal
 from mudroom.ext.orchestra.vendor import translated, vendor
-from mudroom.ext.orchestra.workspace import EndedCommand, ForkWorkspace, aside
+from mudroom.ext.orchestra.workspace import ForkWorkspace, aside
 from mudroom.typing import TYPE_CHECKING, Any, Unpack
 
 with vendor("daytona"):
@@ -136,7 +137,7 @@ class DaytonaProcess:
     def __init__(self, workspace: ForkWorkspace) -> None:
         self._workspace = workspace
         self._started: dict[str, BackgroundHandle] = {}
-        self._ended: dict[str, EndedCommand] = {}
+        self._ended: dict[str, tuple[str, str]] = {}
         self._numbers = itertools.count(1)
         self._terminals: dict[str, DaytonaTerminal] = {}
 
@@ -154,16 +155,16 @@ class DaytonaProcess:
         if req.run_async:
             self._started[number] = self._workspace.start(argv)
             return SessionExecuteResponse(cmd_id=number)
-        ended = self._ended[number] = self._workspace.run(argv, timeout=timeout)
-        out, err = _texts(ended.stdout, ended.stderr)
-        code = ended.exit_code
+        ended = self._workspace.run(argv, timeout=timeout)
+        out, err = (stream.decode("utf-8", "replace") for stream in (ended.stdout, ended.stderr))
+        self._ended[number], code = (out, err), ended.exit_code
         return SessionExecuteResponse(cmd_id=number, output=ended.text, stdout=out, stderr=err, exit_code=code)
 
     def get_session_command_logs(self, _session: str, command_id: str, **_options: Any) -> SessionCommandLogsResponse:
-        ended, handle = self._ended.get(command_id), self._started.get(command_id)
-        if ended is None and handle is None:
+        handle = self._started.get(command_id)
+        if handle is None and command_id not in self._ended:
             raise DaytonaNotFoundError(f"there is no command {command_id}")
-        out, err = handle.output() if handle is not None else _texts(ended.stdout, ended.stderr)
+        out, err = handle.output() if handle is not None else self._ended[command_id]
         return SessionCommandLogsResponse(output=out + err, stdout=out, stderr=err)
 
     def delete_session(self, session_id: str, **_options: Any) -> None:
@@ -212,10 +213,6 @@ class DaytonaProcess:
             raise DaytonaProcessExecutionTimeoutError(f"the command ran out of time after {timeout} seconds")
         artifacts = ExecutionArtifacts(stdout=ended.text, charts=[])
         return ExecuteResponse(exit_code=ended.exit_code, result=ended.text, artifacts=artifacts)
-
-
-def _texts(*streams: bytes) -> tuple[str, ...]:
-    return tuple(stream.decode("utf-8", "replace") for stream in streams)
 
 
 def _state(session: str) -> str:

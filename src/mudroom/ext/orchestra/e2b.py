@@ -421,8 +421,11 @@ class E2bWatch:
     """A directory whose changes are found by listing it again."""
 
     def __init__(self, workspace: ForkWorkspace, path: str, depth: int) -> None:
-        self._look = lambda: {entry.path: entry for entry in workspace.entries(path, depth)}
+        self._workspace, self._path, self._depth = workspace, path, depth
         self._seen, self._is_stopped = self._look(), False
+
+    def _look(self) -> dict[str, FoundEntry]:
+        return {entry.path: entry for entry in self._workspace.entries(self._path, self._depth)}
 
     def get_new_events(self, **_options: Any) -> list[FilesystemEvent]:
         """Return what has changed since the last call. A file that is renamed is removed and created."""

@@ -57,9 +57,9 @@ def terminal(place: str) -> None:
     if not pid:
         os.execvp("bash", ["bash", "-i", "-l"])
     listener, typed = listening(place), b""
+    heard = listener.fileno()
     while True:
-        ready: list[object]
-        ready, writable, _ = select.select([master, listener], [master] if typed else [], [])
+        ready, writable, _ = select.select([master, heard], [master] if typed else [], [])
         if master in ready:
             with contextlib.suppress(OSError):  # EIO: the shell has ended (pty(7))
                 if data := os.read(master, 1 << 16):
@@ -68,7 +68,7 @@ def terminal(place: str) -> None:
             break
         if writable:
             typed = typed[os.write(master, typed[:512]) :]
-        if listener in ready:
+        if heard in ready:
             connection, _address = listener.accept()
             with connection, connection.makefile("rb") as stream:
                 kind, _space, rest = stream.read().partition(b" ")

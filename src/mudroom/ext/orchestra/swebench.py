@@ -23,8 +23,7 @@ from mudroom.ext.orchestra.vendor import vendor
 from mudroom.ext.orchestra.workspace import EndedCommand, ForkWorkspace
 from mudroom.library.argument import environment_of
 from mudroom.library.room import Room
-from mudroom.policy.config import places
-from mudroom.session.project_session import project_settings
+from mudroom.policy.config import places, project_settings
 from mudroom.typing import TYPE_CHECKING, Any, NamedTuple
 
 with vendor("swebench"):

@@ -154,8 +154,11 @@ def test_forks_are_listed_and_a_timeout_kills(project: Path) -> None:
     sandbox = Sandbox.create(project=project, timeout=60)
     sandbox.files.write("kept", "1")
     paginator = Sandbox.list(project=project)
-    assert paginator.has_next and [info.sandbox_id for info in paginator.next_items()] == [sandbox.sandbox_id]
-    assert not paginator.has_next and sandbox.get_info().sandbox_id == sandbox.sandbox_id
+    pages = []
+    while paginator.has_next:
+        pages.append([info.sandbox_id for info in paginator.next_items()])
+    assert pages == [[sandbox.sandbox_id]]
+    assert sandbox.get_info().sandbox_id == sandbox.sandbox_id
     sandbox.set_timeout(0.2)
     assert sandbox._timer is not None
     sandbox._timer.join()
