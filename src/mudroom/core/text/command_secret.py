@@ -17,8 +17,7 @@ from mudroom.typing import NamedTuple
 
 _ASSIGNING = """
 fly/secrets flyctl/secrets heroku/config:set railway/variables doppler/secrets vault/put vault/write vault/patch
-kubectl/--from-literal op/item op/create op/edit supabase/secrets convex/env netlify/env:set dotenvx/set
-MUDROOM_VALUES/
+kubectl/--from-literal op/item op/create op/edit supabase/secrets convex/env netlify/env:set dotenvx/set MUDROOM_VALUES/
 """
 """Programs whose ``NAME=VALUE`` arguments have a secret value, whatever the name. The last is a name that env(1) unsets
 before the variables of a framework (``ext/orchestra/workspace.py``): they end with its command."""

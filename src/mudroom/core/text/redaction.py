@@ -266,14 +266,7 @@ def redact_argv(words: Sequence[bytes], known: Collection[str] = (), *, inert: b
 
 def _takes_line(option: str) -> bool:
     """Return whether an option's value is a shell line or a program: ``-c``, ``-lc``, ``-e``."""
-    letters = option[1:]
-    return (
-        option[:1] == "-"
-        and letters[-1:] in ("c", "e")
-        and letters.isascii()
-        and letters.isalpha()
-        and letters.islower()
-    )
+    return option[:1] == "-" and option[-1] in "ce" and not option[1:].strip("abcdefghijklmnopqrstuvwxyz")
 
 
 def _redact_assignment(word: str, redacted: str, *, inert: bool) -> str:

@@ -1,6 +1,6 @@
 """mudroom as the sandbox of AG2's shell and code tools.
 
-with MudroomEnvironment("proj") as environment:
+with Ag2Environment("proj") as environment:
     agent = Agent("coder", config=…, tools=[SandboxShellTool(environment), SandboxCodeTool(environment)])
     print(await agent.ask("…"))
     print(environment.workspace.diff())
@@ -27,7 +27,7 @@ TIMEOUT = 60.0
 """Seconds for a command without a time limit of its own, as in AG2's container."""
 
 
-class MudroomSandbox(SandboxBase):
+class Ag2Sandbox(SandboxBase):
     """A workspace, which stays open: its environment closes it."""
 
     host_workdir = None
@@ -51,7 +51,7 @@ class MudroomSandbox(SandboxBase):
         await aside(self.workspace.write, path, content)
 
 
-class MudroomEnvironment:
+class Ag2Environment:
     """Arguments are those of ``ForkWorkspace``."""
 
     def __init__(self, project: Word = ".", **options: Unpack[WorkspaceOptions]) -> None:
@@ -59,10 +59,10 @@ class MudroomEnvironment:
         self.workspace = ForkWorkspace(project, **options)
         self.workdir = self.workspace.cwd
 
-    def __enter__(self) -> MudroomEnvironment:
+    def __enter__(self) -> Ag2Environment:
         return self
 
-    def __deepcopy__(self, _memo: object) -> MudroomEnvironment:
+    def __deepcopy__(self, _memo: object) -> Ag2Environment:
         """Return the same environment: each agent's copy of a tool works in its fork."""
         return self
 
@@ -70,5 +70,5 @@ class MudroomEnvironment:
         self.workspace.close()
 
     @asynccontextmanager
-    async def open(self, context: Any = None) -> AsyncIterator[MudroomSandbox]:
-        yield MudroomSandbox(self.workspace)
+    async def open(self, context: Any = None) -> AsyncIterator[Ag2Sandbox]:
+        yield Ag2Sandbox(self.workspace)

@@ -72,7 +72,7 @@ ABSENT = {
 
 
 class E2bSandbox:
-    """``e2b.Sandbox``, and ``run_code`` of ``e2b_code_interpreter.Sandbox``."""
+    """``e2b.Sandbox``, and ``run_code`` of ``e2b_code_interpreter.Sandbox``. ``_timer`` is the caller's."""
 
     def __init__(self, workspace: ForkWorkspace) -> None:
         self.workspace = workspace
@@ -181,12 +181,17 @@ def _sandbox_info(name: str, created: float) -> SandboxInfo:
 class E2bForks:
     """A paginator."""
 
+    next_token = None
+
     def __init__(self, items: list[SandboxInfo]) -> None:
-        self._items, self.has_next, self.next_token = items, True, None
+        self._pages = [items]
+
+    @property
+    def has_next(self) -> bool:
+        return bool(self._pages)
 
     def next_items(self, **_options: Any) -> list[SandboxInfo]:
-        items, self._items, self.has_next = self._items, [], False
-        return items
+        return self._pages.pop()
 
 
 Sandbox = E2bSandbox
@@ -418,7 +423,7 @@ class E2bFiles:
 
 
 class E2bWatch:
-    """A directory whose changes are found by listing it again."""
+    """A directory whose changes are found by listing it again, by one caller at a time."""
 
     def __init__(self, workspace: ForkWorkspace, path: str, depth: int) -> None:
         self._workspace, self._path, self._depth = workspace, path, depth

@@ -13,7 +13,7 @@ from ag2.tools import SandboxCodeTool, SandboxShellTool
 from ag2.tools.sandbox import Sandbox, SandboxFactory, WorkdirAware
 from vendor_project import run_of_page
 
-from mudroom.ext.orchestra.ag2 import MudroomEnvironment
+from mudroom.ext.orchestra.ag2 import Ag2Environment
 
 
 def call(name: str, **arguments: str) -> ToolCallEvent:
@@ -21,7 +21,7 @@ def call(name: str, **arguments: str) -> ToolCallEvent:
 
 
 async def test_an_agent_works_in_a_fork(project: Path) -> None:
-    with MudroomEnvironment(project) as environment:
+    with Ag2Environment(project) as environment:
         tools = [SandboxShellTool(environment), SandboxCodeTool(environment)]
         names = [tool.name for tool in tools]
         config = TestConfig(
@@ -37,7 +37,7 @@ async def test_an_agent_works_in_a_fork(project: Path) -> None:
 
 
 async def test_a_sandbox(project: Path) -> None:
-    with MudroomEnvironment(project) as environment:
+    with Ag2Environment(project) as environment:
         assert isinstance(environment, SandboxFactory) and isinstance(environment, WorkdirAware)
         async with environment.open() as sandbox:
             assert isinstance(sandbox, Sandbox) and sandbox.host_workdir is None
