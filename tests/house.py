@@ -163,7 +163,8 @@ ROOMS: Mapping[str, Room] = {
     "ext.fsspec": Room("a fork as an fsspec file system", _ALL),
     "ext.pytest": Room("a fork for each test of pytest", ("api", "typing")),
     "ext.orchestra": Room(
-        "others' frameworks: mudroom as the sandbox behind their interfaces", ("api", "errors", "library", "typing")
+        "others' frameworks: mudroom as the sandbox behind their interfaces",
+        ("api", "errors", "library", "policy", "typing"),
     ),
 }
 

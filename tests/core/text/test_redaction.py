@@ -18,6 +18,7 @@ from mudroom.core.text.redaction import (
     MARK,
     MOST,
     redact,
+    redact_argv,
     redact_data,
     redact_reason,
     redact_words,
@@ -484,3 +485,12 @@ def test_a_password_that_is_piped_into_a_login_is_hidden_from_those_who_decide()
     )
     for line in shown:
         assert "[redacted]" not in str(redact_words(["bash", "-c", line], inert=True)), line
+
+
+def test_after_the_name_that_is_unset_each_variable_of_env_is_hidden_up_to_its_command() -> None:
+    words = [b"env", b"--chdir", b"/x", b"-u", b"MUDROOM_VALUES", b"MODE=a b", b"X=1", b"sh", b"-c", b"Y=2; ls"]
+    hidden = [b"MODE=[redacted]", b"X=[redacted]"]
+    assert redact_argv(words) == (*words[:5], *hidden, *words[7:])
+    question = redact_argv([*words[:5], b"X=$(reboot)", b"make"], inert=True)
+    assert b"X=$(reboot)" in question, "people who decide see what may act"
+    assert redact_argv([b"env", *words[5:]]) == (b"env", *words[5:])

@@ -55,3 +55,9 @@ def answer(**fields: object) -> bytes:
 )  # fmt: skip
 def test_an_answer_is_checked(said: bytes) -> None:
     assert _result(EndedCommand(0, said, b"", said)) is None
+
+
+def test_an_answer_is_text_that_can_be_printed() -> None:
+    said = json.dumps({"value": "\ud800", "stdout": "\udc80", "stderr": "", "error": None}).encode()
+    result = _result(EndedCommand(0, said, b"", said))
+    assert result is not None and (result.value, result.stdout) == ("\ufffd", "\ufffd")

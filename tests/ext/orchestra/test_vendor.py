@@ -13,6 +13,8 @@ from mudroom.api import MudroomError
 from mudroom.ext.orchestra.vendor import VendorMissing
 
 MODULES = {
+    "ag2": ("ag2", "ag2"),
+    "autogen": ("autogen-core", "autogen_core"),
     "claude_agent_sdk": ("claude-agent-sdk", "claude_agent_sdk"),
     "daytona": ("daytona", "daytona"),
     "deepagents": ("deepagents", "deepagents"),
@@ -21,6 +23,7 @@ MODULES = {
     "mini_swe_agent": ("mini-swe-agent", "minisweagent"),
     "openai_agents": ("openai-agents", "agents"),
     "smolagents": ("smolagents", "smolagents"),
+    "swebench": ("swebench", "swebench"),
 }
 
 

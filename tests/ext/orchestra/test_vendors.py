@@ -15,6 +15,8 @@ pytestmark = [pytest.mark.deep, pytest.mark.network, pytest.mark.limit(1800)]
 
 HERE = Path(__file__).parent
 VENDORS = {
+    "ag2": ("ag2==1.2.1",),
+    "autogen": ("autogen-core==0.7.5", "autogen-ext==0.7.5"),
     "claude_agent_sdk": ("claude-agent-sdk==0.2.189",),
     "daytona": ("daytona==0.226.1",),
     "deepagents": ("deepagents==0.7.32", "langchain-tests==1.1.9"),
@@ -23,6 +25,7 @@ VENDORS = {
     "mini_swe_agent": ("mini-swe-agent==2.4.6",),
     "openai_agents": ("openai-agents==0.24.0",),
     "smolagents": ("smolagents==1.26.0", "numpy"),
+    "swebench": ("swebench==5.0.2", "mini-swe-agent==2.4.6"),
 }
 """The packages of each module's check: the newest of November 2026."""
 

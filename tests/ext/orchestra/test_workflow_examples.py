@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import re
 import subprocess
 import sys
+import venv
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -71,10 +74,77 @@ def test_the_job_of_the_agent_has_no_token_that_writes() -> None:
 
 
 def test_the_other_files_are_read() -> None:
-    tasks = json.loads((EXAMPLES / "vscode/tasks.json").read_text())
-    assert [task["command"] for task in tasks["tasks"]] == ["mudroom", "mudroom"]
     feature = json.loads((EXAMPLES / "devcontainer/src/mudroom/devcontainer-feature.json").read_text())
     assert feature["id"] == "mudroom"
+    assert feature.keys() <= {"id", "version", "name", "description", "options", "securityOpt", "installsAfter"}
     subprocess.run(["sh", "-n", EXAMPLES / "devcontainer/src/mudroom/install.sh"], check=True)
-    hooks = yaml.safe_load((EXAMPLES / "pre-commit/.pre-commit-config.yaml").read_text())
-    assert hooks["repos"][0]["hooks"][0]["entry"].startswith("mudroom run --no -- ")
+
+
+def with_mudroom(place: Place) -> dict[str, str]:
+    """Return an environment in which ``mudroom`` is this one."""
+    program = place.root / "bin/mudroom"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m mudroom "$@"\n')
+    program.chmod(0o755)
+    paths = {"PATH": f"{program.parent}:{os.environ['PATH']}", "HOME": str(place.home)}
+    return {**paths, "MUDROOM_STATE": str(place.state)}
+
+
+@pytest.mark.slow
+def test_the_tasks_of_the_editor_run(place: Place) -> None:
+    tasks = json.loads((EXAMPLES / "vscode/tasks.json").read_text())
+    assert tasks["version"] == "2.0.0"
+    inputs = {f"${{input:{row['id']}}}": "echo 42 > made" for row in tasks["inputs"] if row["type"] == "promptString"}
+    variables = with_mudroom(place) | {"TERM": "xterm"}
+    lines = []
+    for task in tasks["tasks"]:
+        assert task["type"] == "process" and task["label"]
+        argv = [task["command"], *(inputs.get(word, word) for word in task["args"])]
+        assert not any("${" in word for word in argv)
+        lines.append(argv)
+    runs, reviews = lines
+    subprocess.run(runs, cwd=place.project, env=variables, check=True, capture_output=True, timeout=80)
+    master, terminal = pty.openpty()
+    with subprocess.Popen(
+        reviews, cwd=place.project, env=variables, stdin=terminal, stdout=terminal, stderr=terminal, close_fds=True
+    ) as review:
+        os.close(terminal)
+        shown = b""
+        while b"made" not in shown:
+            shown += os.read(master, 1 << 16)
+        os.write(master, b"q")
+        with suppress(OSError):  # EIO: it has ended (pty(7))
+            while os.read(master, 1 << 16):
+                pass
+    os.close(master)
+    assert review.returncode == 0
+    assert not Path(place.project, "made").exists()
+
+
+@pytest.mark.deep
+@pytest.mark.network
+@pytest.mark.limit(600)
+def test_the_hook_of_pre_commit_refuses_a_commit_and_changes_nothing(place: Place, tmp_path: Path) -> None:
+    tool = tmp_path / "venv/bin/pre-commit"
+    venv.create(tmp_path / "venv", with_pip=True)
+    subprocess.run(
+        [tool.with_name("pip"), "install", "--quiet", "pre-commit==4.7.0"], check=True, stdin=subprocess.DEVNULL
+    )
+    variables = with_mudroom(place) | {"GIT_CONFIG_GLOBAL": "/dev/null"}
+
+    def run(*argv: str | Path) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(argv, cwd=place.project, env=variables, capture_output=True, text=True, check=False)
+
+    place.write(".pre-commit-config.yaml", (EXAMPLES / "pre-commit/.pre-commit-config.yaml").read_text())
+    place.write("Makefile", "test:\n\ttouch made\n\ttest ! -e bad\n")
+    run("git", "init", "-q")
+    run("git", "add", ".")
+    assert run(tool, "install").returncode == 0
+    commit = ("git", "-c", "user.name=a", "-c", "user.email=a@b.c", "commit", "-qm", "x")
+    done = run(*commit)
+    assert done.returncode == 0, done.stdout + done.stderr
+    place.write("bad", "")
+    run("git", "add", ".")
+    refused = run(*commit)
+    assert refused.returncode == 1 and "Failed" in refused.stdout + refused.stderr
+    assert not Path(place.project, "made").exists()

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import gc
+import json
+import sqlite3
+import subprocess
+import sys
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -222,3 +228,89 @@ def test_which_forks_stay(place: Place) -> None:
         assert not again.is_new and again.entry("new").size == 0
     with pytest.raises(mudroom.UsageError, match="is closed"):
         again.run("true")
+
+
+def test_the_journal_keeps_names_of_variables_and_no_values(place: Place, workspace: ForkWorkspace) -> None:
+    values = {"OPENAI_API_KEY": "sk-proj-4f9a8b7c6d5e4f3a2b1c", "MODE": "value 2; x", "X": "value3"}
+    workspace.run("sudo ls; X=shown", env=values)
+    workspace.run(["sh", "-c", "test $MODE"], env=values, cwd="/tmp")
+    workspace.start(f"sleep {LONG}", env=values)
+    until(lambda: processes_with(LONG))
+    (journal,) = place.state.rglob("journal.db")
+    with closing(sqlite3.connect(journal)) as database:
+        rows = [json.loads(text) for (text,) in database.execute("SELECT data FROM event ORDER BY number")]
+    commands = [row["command"] for row in rows if row.get("command", ["env"])[0] == "env" and "command" in row]
+    assert len(commands) >= 3
+    assert {word for command in commands for word in command if word.startswith("MODE")} == {"MODE=[redacted]"}
+    assert "sudo ls; X=shown" in commands[0]
+    holding = {
+        (value, "approvals" in file.parts)
+        for file in place.state.rglob("*")
+        if file.is_file()
+        for value in values.values()
+        if value.encode() in file.read_bytes()
+    }
+    assert holding <= {("value 2; x", True), ("value3", True)}, "a question shows people what may act, and no key"
+    assert workspace.run("true", env={"-i A": "b", "=C": "d"}).exit_code == 125, "a name that is none"
+
+
+def test_a_variable_changes_no_verdict(workspace: ForkWorkspace) -> None:
+    for line in ("ls", "sudo ls", "rm -rf /"):
+        plain, given = (workspace.run(line, env=env, cwd="/tmp") for env in (None, {"A": "b"}))
+        assert plain.refused == given.refused
+        assert plain.stderr.partition(b" (waiting")[0] == given.stderr.partition(b" (waiting")[0]
+
+
+def test_a_listing_of_a_false_find_is_an_error(place: Place) -> None:
+    place.write("bin/find", '#!/bin/sh\nprintf "$SAID"\n')
+    Path(place.project, "bin/find").chmod(0o755)
+    for said in ("", "x", r"a\\0a\\0f\\0many\\0644\\01\\0u\\0g\\0\\0", r"a\\0a\\0f\\01\\0644\\0nan\\0u\\0g\\0\\0"):
+        variables = {"PATH": f"{place.project}/bin:/usr/bin:/bin", "SAID": said}
+        with ForkWorkspace(place.project, environ=environ_of(place), env=variables) as workspace:
+            with pytest.raises(OSError, match="not a listing") as raised:
+                workspace.entry("bin")
+            assert raised.value.errno == errno.EIO
+
+
+def test_a_forgotten_workspace_leaves_no_fork_without_changes(place: Place) -> None:
+    for content in (None, "1"):
+        forgotten = opened(place)
+        forgotten.run(f"sleep {LONG} &")
+        if content:
+            forgotten.write("new", content)
+        kept = forgotten.fork.name
+        del forgotten
+        gc.collect()
+        until(lambda: not processes_with(LONG))
+    with mudroom.open(place.project, environ=environ_of(place)) as room:
+        until(lambda: [fork.name for fork in room.forks()] == [kept])
+    until(lambda: all(thread.name != "mudroom forgotten" for thread in threading.enumerate()))
+
+
+def test_a_program_that_ends_without_closing_leaves_no_fork(place: Place) -> None:
+    program = f"""
+import os, threading
+from mudroom.ext.orchestra.workspace import ForkWorkspace
+workspace = ForkWorkspace({str(place.project)!r})
+workspace.run("true")
+if not os.fork():
+    raise SystemExit  # a child's end is not the program's
+os.wait()
+print(workspace.run("echo $A", env={{"A": "on"}}).text)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environ_of(place), capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "on\n\n", "")
+    with mudroom.open(place.project, environ=environ_of(place)) as room:
+        assert not room.forks()
+
+
+def test_two_threads_close(place: Place) -> None:
+    for _number in range(3):
+        workspace = opened(place)
+        workspace.run("true")
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(lambda _: workspace.close(), range(4)))  # noqa: B023 - ends here
+    with mudroom.open(place.project, environ=environ_of(place)) as room:
+        assert not room.forks()

@@ -17,9 +17,10 @@ from mudroom.typing import NamedTuple
 
 _ASSIGNING = """
 fly/secrets flyctl/secrets heroku/config:set railway/variables doppler/secrets vault/put vault/write vault/patch
-kubectl/--from-literal op/item op/create op/edit supabase/secrets convex/env netlify/env:set dotenvx/set
+kubectl/--from-literal op/item op/create op/edit supabase/secrets convex/env netlify/env:set dotenvx/set MUDROOM_VALUES/
 """
-"""Programs whose ``NAME=VALUE`` arguments have a secret value, whatever the name."""
+"""Programs whose ``NAME=VALUE`` arguments have a secret value, whatever the name. The last is a name that env(1) unsets
+before the variables of a framework (``ext/orchestra/workspace.py``): they end with its command."""
 
 _READING = """
 sudo/-S sudo/--stdin docker/--password-stdin podman/--password-stdin nerdctl/--password-stdin buildah/--password-stdin
@@ -148,10 +149,12 @@ def _of_arguments(program: str, words: Sequence[str]) -> Iterator[Secret]:
 
 def _assigned(program: str, words: Sequence[str]) -> Iterator[Secret]:
     wanted = _pairs(_ASSIGNING).get(program)
-    if wanted is None or not any(word.partition("=")[0] in wanted for word in words):
+    if wanted is None or not any(word.partition("=")[0] in wanted for word in ("", *words)):
         return
     for index, word in enumerate(words):
         name, sign, value = word.removeprefix("--from-literal=").partition("=")
+        if not sign and "" in wanted:
+            return
         if sign and value and not name.startswith("-") and not value.startswith(("$", "@")):
             yield Secret(index, len(word) - len(value), len(word))
 

@@ -61,6 +61,7 @@ _RUNS = bytes(byte if byte in _KEPT else 32 for byte in range(256))
 _WIDE = bytes(byte if byte in _KEPT + b"+/=" else 32 for byte in range(256))
 _PROGRAMS = frozenset({
     b"7z", b"7za", b"7zr", b"7zz", b"age", b"ansible", b"ansible-playbook", b"apksigner", b"astro", b"aws", b"az",
+    b"MUDROOM_VALUES",
     b"bcp", b"borg", b"buildah", b"bw", b"bx", b"cargo", b"cf", b"chpasswd", b"clickhouse-client", b"conda",
     b"convex", b"cqlsh", b"crackmapexec", b"crane", b"cryptsetup", b"curl", b"cypher-shell", b"docker", b"doctl",
     b"doppler", b"dotenvx", b"dotnet", b"doveadm", b"etcdctl", b"expdp", b"fly", b"flyctl", b"gcloud", b"gh", b"git",
@@ -265,14 +266,7 @@ def redact_argv(words: Sequence[bytes], known: Collection[str] = (), *, inert: b
 
 def _takes_line(option: str) -> bool:
     """Return whether an option's value is a shell line or a program: ``-c``, ``-lc``, ``-e``."""
-    letters = option[1:]
-    return (
-        option[:1] == "-"
-        and letters[-1:] in ("c", "e")
-        and letters.isascii()
-        and letters.isalpha()
-        and letters.islower()
-    )
+    return option[:1] == "-" and option[-1] in "ce" and not option[1:].strip("abcdefghijklmnopqrstuvwxyz")
 
 
 def _redact_assignment(word: str, redacted: str, *, inert: bool) -> str:

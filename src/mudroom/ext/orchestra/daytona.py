@@ -8,18 +8,25 @@
     print(sandbox.workspace.diff())
     sandbox.delete()
 
-Results and exceptions are Daytona's own. ``delete`` leaves a fork that has changes, for ``mudroom diff``. Of the
-parameters of a sandbox ``env_vars`` and ``network_block_all`` have an effect.
+``AsyncDaytona`` has the same calls as coroutines. Results and exceptions are Daytona's own. ``delete`` leaves a fork
+that has changes, for ``mudroom diff``. Of the parameters of a sandbox ``env_vars`` and
+``network_block_all`` have an effect.
 """
 
 from __future__ import annotations
 
+import hashlib
+import itertools
+import shlex
 import stat
 from datetime import UTC, datetime
 from pathlib import Path
 
+import mudroom
+from mudroom.ext.orchestra.async_view import AsyncView
+from mudroom.ext.orchestra.terminal import WorkspaceTerminal
 from mudroom.ext.orchestra.vendor import translated, vendor
-from mudroom.ext.orchestra.workspace import ForkWorkspace
+from mudroom.ext.orchestra.workspace import ForkWorkspace, aside
 from mudroom.typing import TYPE_CHECKING, Any, Unpack
 
 with vendor("daytona"):
@@ -32,14 +39,18 @@ with vendor("daytona"):
         DaytonaProcessExecutionTimeoutError,
         ExecuteResponse,
         ExecutionArtifacts,
+        PtySize,
     )
+    from daytona.common.process import SessionCommandLogsResponse, SessionExecuteResponse
+    from daytona.common.pty import PtyResult
     from daytona_toolbox_api_client import FileInfo
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 
     from mudroom.ext.orchestra.workspace import FoundEntry, WorkspaceOptions
     from mudroom.library.argument import Word
+    from mudroom.library.background_handle import BackgroundHandle
 
 ERRORS = (
     (FileNotFoundError, DaytonaFileNotFoundError),
@@ -48,6 +59,16 @@ ERRORS = (
     (NotADirectoryError, DaytonaInvalidFilePathError),
     (OSError, DaytonaError),
 )
+
+
+NO_ADDRESS = "a sandbox has no address of its own: its servers are reached by its commands alone"
+ABSENT = {
+    **dict.fromkeys(("get_preview_link", "create_signed_preview_url", "create_ssh_access"), NO_ADDRESS),
+    **dict.fromkeys(("fork", "create_snapshot", "archive"), "use workspace.fork, which has checkpoints"),
+    **dict.fromkeys(("pause", "resize"), "processes cannot be frozen, and the policy has the limits"),
+    **dict.fromkeys(("git", "computer_use", "create_lsp_server"), "run the program as a command"),
+}
+"""Why a call cannot be given."""
 
 
 class Daytona:
@@ -74,8 +95,20 @@ class Daytona:
             raise DaytonaNotFoundError(f"there is no fork named {sandbox_id_or_name}")
         return sandbox
 
+    def list(self, *_query: Any, **_options: Any) -> Iterator[DaytonaSandbox]:
+        """Yield the project's forks, each opened."""
+        with mudroom.open(self._project) as room:
+            names = [fork.name for fork in room.forks()]
+        yield from map(self.get, names)
+
     def delete(self, sandbox: DaytonaSandbox, **_options: Any) -> None:
         sandbox.delete()
+
+    def close(self) -> None:
+        """Do nothing: a sandbox is deleted, or ends with its program."""
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
 
 
 class DaytonaSandbox:
@@ -83,6 +116,11 @@ class DaytonaSandbox:
         self.workspace = workspace
         self.id = self.name = workspace.fork.name
         self.process, self.fs = DaytonaProcess(workspace), DaytonaFiles(workspace)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ABSENT:
+            raise DaytonaError(f"mudroom has no {name}: {ABSENT[name]}")
+        raise AttributeError(name)
 
     def get_work_dir(self) -> str:
         return self.workspace.cwd
@@ -98,6 +136,63 @@ class DaytonaSandbox:
 class DaytonaProcess:
     def __init__(self, workspace: ForkWorkspace) -> None:
         self._workspace = workspace
+        self._started: dict[str, BackgroundHandle] = {}
+        self._ended: dict[str, tuple[str, str]] = {}
+        self._numbers = itertools.count(1)
+        self._terminals: dict[str, DaytonaTerminal] = {}
+
+    def create_session(self, session_id: str, **_options: Any) -> None:
+        """Begin a session, whose commands keep directory and variables from one to the next."""
+        self._workspace.write(_state(session_id), "")
+
+    def execute_session_command(self, session_id: str, req: Any, timeout: int | None = None) -> SessionExecuteResponse:
+        place = shlex.quote(_state(session_id))
+        if self._workspace.run(["test", "-e", _state(session_id)]).exit_code:
+            raise DaytonaNotFoundError(f"there is no session {session_id}")
+        save = shlex.quote(f"{{ export -p; printf 'cd %q\\n' \"$PWD\"; }} > {place}")
+        kept = f"trap {save} EXIT; . {place}"
+        argv, number = ["bash", "-c", f"{kept}\n{req.command}"], str(next(self._numbers))
+        if req.run_async:
+            self._started[number] = self._workspace.start(argv)
+            return SessionExecuteResponse(cmd_id=number)
+        ended = self._workspace.run(argv, timeout=timeout)
+        out, err = (stream.decode("utf-8", "replace") for stream in (ended.stdout, ended.stderr))
+        self._ended[number], code = (out, err), ended.exit_code
+        return SessionExecuteResponse(cmd_id=number, output=ended.text, stdout=out, stderr=err, exit_code=code)
+
+    def get_session_command_logs(self, _session: str, command_id: str, **_options: Any) -> SessionCommandLogsResponse:
+        handle = self._started.get(command_id)
+        if handle is None and command_id not in self._ended:
+            raise DaytonaNotFoundError(f"there is no command {command_id}")
+        out, err = handle.output() if handle is not None else self._ended[command_id]
+        return SessionCommandLogsResponse(output=out + err, stdout=out, stderr=err)
+
+    def delete_session(self, session_id: str, **_options: Any) -> None:
+        self._workspace.remove(_state(session_id))
+
+    def create_pty_session(
+        self,
+        id: str,  # noqa: A002
+        on_data: Callable[[bytes], object] | None = None,
+        cwd: str | None = None,
+        envs: Mapping[str, str] | None = None,
+        pty_size: Any = None,
+    ) -> DaytonaTerminal:
+        size = pty_size or PtySize(rows=24, cols=80)
+        shell = DaytonaTerminal(self._workspace, size.rows, size.cols, cwd=cwd, env=envs, on_output=on_data)
+        shell.session_id, self._terminals[id] = id, shell
+        return shell
+
+    def connect_pty_session(self, session_id: str, **_options: Any) -> DaytonaTerminal:
+        if session_id not in self._terminals:
+            raise DaytonaNotFoundError(f"there is no terminal {session_id}")
+        return self._terminals[session_id]
+
+    def resize_pty_session(self, session_id: str, pty_size: Any, **_options: Any) -> None:
+        self.connect_pty_session(session_id).resize(pty_size)
+
+    def kill_pty_session(self, session_id: str, **_options: Any) -> None:
+        self.connect_pty_session(session_id).kill()
 
     def exec(
         self, command: str, cwd: str | None = None, env: Mapping[str, str] | None = None, timeout: int | None = None
@@ -118,6 +213,36 @@ class DaytonaProcess:
             raise DaytonaProcessExecutionTimeoutError(f"the command ran out of time after {timeout} seconds")
         artifacts = ExecutionArtifacts(stdout=ended.text, charts=[])
         return ExecuteResponse(exit_code=ended.exit_code, result=ended.text, artifacts=artifacts)
+
+
+def _state(session: str) -> str:
+    return f"/tmp/mudroom-session-{hashlib.sha256(session.encode()).hexdigest()}"
+
+
+class DaytonaTerminal(WorkspaceTerminal):
+    session_id = ""
+
+    def send_input(self, data: str | bytes) -> None:
+        if not self.send(data):
+            raise DaytonaError(f"the terminal {self.session_id} has ended")
+
+    def resize(self, pty_size: Any) -> bool:
+        return self.set_size(pty_size.rows, pty_size.cols)
+
+    def wait(self, on_data: Callable[[bytes], object] | None = None, timeout: float | None = None) -> PtyResult:
+        for chunk in () if timeout else self.chunks():
+            if on_data is not None:
+                on_data(chunk)
+        return PtyResult(exit_code=self.ended_after(timeout), error=None)
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self.chunks()
+
+    def wait_for_connection(self, *_time: Any, **_options: Any) -> None:
+        """Do nothing: the shell runs."""
+
+    def disconnect(self) -> None:
+        """Do nothing: the shell goes on."""
 
 
 class DaytonaFiles:
@@ -180,3 +305,20 @@ def _info(entry: FoundEntry) -> FileInfo:
         owner=entry.owner,
         group=entry.group,
     )
+
+
+VIEWED = (Daytona, DaytonaSandbox, DaytonaProcess, DaytonaFiles, DaytonaTerminal)
+
+
+class AsyncDaytona(AsyncView):
+    """``daytona.AsyncDaytona``."""
+
+    def __init__(self, *words: Any, **options: Any) -> None:
+        super().__init__(Daytona(*words, **options), VIEWED)
+
+    async def delete(self, sandbox: AsyncView, **_options: Any) -> None:
+        await sandbox.delete()
+
+    async def list(self, *_query: Any, **_options: Any) -> AsyncIterator[AsyncView]:
+        for sandbox in await aside(lambda: [*self._inner.list()]):
+            yield AsyncView(sandbox, VIEWED)

@@ -69,7 +69,7 @@ def _result(ended: EndedCommand) -> CodeResult | None:
     if ended.exit_code or ended.truncated:
         return None
     try:
-        answer = json.loads(ended.stdout)
+        answer = json.loads(ended.stdout, object_hook=_printable)
         value, out, err, error = (answer[name] for name in ("value", "stdout", "stderr", "error"))
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
@@ -77,6 +77,13 @@ def _result(ended: EndedCommand) -> CodeResult | None:
     if not all(isinstance(text, str) for text in (out, err, *texts)) or (error and len(error) != 3):
         return None
     return CodeResult(value, out, err, tuple(error) if error else None)
+
+
+def _printable(answer: dict[str, object]) -> dict[str, object]:
+    """Return the object with half characters replaced: they could not be written anywhere."""
+    text = json.dumps(answer, ensure_ascii=False).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    printable: dict[str, object] = json.loads(text)
+    return printable
 
 
 def _lost(ended: EndedCommand) -> CodeResult:

@@ -1,4 +1,5 @@
-"""The program of ``kernel.py``, in the sandbox: it runs code in one namespace (``serve``), or sends it code (``send``).
+"""The program of ``kernel.py`` and ``terminal.py``, in the sandbox. It runs code in one namespace (``serve``), or a
+shell in a terminal (``terminal``), or sends a text to one of them (``send``).
 
 Its interpreter may lack mudroom: only the standard library is imported.
 """
@@ -7,11 +8,17 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import fcntl
 import io
 import json
 import os
+import pty
+import select
+import signal
 import socket
+import struct
 import sys
+import termios
 import time
 import traceback
 
@@ -36,12 +43,47 @@ def answer_to(source: str, names: dict[str, object]) -> dict[str, object]:
     return {"value": value, "error": trouble, "stdout": out.getvalue(), "stderr": err.getvalue()}
 
 
-def serve(place: str) -> None:
-    names: dict[str, object] = {"__name__": "__main__"}
+def listening(place: str) -> socket.socket:
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(place + ".new")
     listener.listen()
     os.rename(place + ".new", place)
+    return listener
+
+
+def terminal(place: str) -> None:
+    """Run a shell. A message is ``input`` and bytes, ``size ROWS COLUMNS`` or ``kill``."""
+    pid, master = pty.fork()
+    if not pid:
+        os.execvp("bash", ["bash", "-i", "-l"])
+    listener, typed = listening(place), b""
+    heard = listener.fileno()
+    while True:
+        ready, writable, _ = select.select([master, heard], [master] if typed else [], [])
+        if master in ready:
+            with contextlib.suppress(OSError):  # EIO: the shell has ended (pty(7))
+                if data := os.read(master, 1 << 16):
+                    os.write(1, data)
+                    continue
+            break
+        if writable:
+            typed = typed[os.write(master, typed[:512]) :]
+        if heard in ready:
+            connection, _address = listener.accept()
+            with connection, connection.makefile("rb") as stream:
+                kind, _space, rest = stream.read().partition(b" ")
+            if kind == b"input":
+                typed += rest
+            elif kind == b"size":
+                fcntl.ioctl(master, termios.TIOCSWINSZ, struct.pack("4H", *map(int, rest.split()), 0, 0))
+            else:
+                os.killpg(pid, signal.SIGKILL)
+    sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) % 256)
+
+
+def serve(place: str) -> None:
+    names: dict[str, object] = {"__name__": "__main__"}
+    listener = listening(place)
     sys.argv = [""]
     sys.path[0] = ""
     while True:
@@ -67,4 +109,5 @@ def send(place: str) -> None:
 
 
 if __name__ == "__main__":
-    {"serve": serve, "send": send}[sys.argv[1]](os.path.join(os.path.dirname(os.path.abspath(__file__)), "socket"))
+    work = {"serve": serve, "send": send, "terminal": terminal}[sys.argv[1]]
+    work(os.path.join(os.path.dirname(os.path.abspath(__file__)), "socket"))

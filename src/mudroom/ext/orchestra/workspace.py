@@ -22,15 +22,18 @@ import functools
 import os
 import posixpath
 import threading
+import weakref
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 
 from mudroom import api
 from mudroom.errors import CommandNotStarted, Refused, Unsupported, UsageError, file_error
+from mudroom.library.argument import variables_of
 from mudroom.library.worker import in_thread
 from mudroom.typing import TYPE_CHECKING, NamedTuple, ParamSpec, TypeVar, Unpack
 
 if TYPE_CHECKING:
-    from mudroom.api import Applied, OutputChunk
+    from mudroom.api import Applied, ForkHandle, OutputChunk, Room
     from mudroom.library.argument import Word
     from mudroom.library.background_handle import BackgroundHandle
     from mudroom.library.opening import RoomOptions
@@ -54,6 +57,8 @@ FILE = 100 << 20
 """Bytes of the largest file that is read."""
 FILE_TIME = 120.0
 """Seconds for reading or writing a file: a fifo has no end."""
+HIDDEN = ("-u", "MUDROOM_VALUES")
+"""Options of env(1) by which the journal hides the values after them (``core/text/command_secret.py``)."""
 WAITING, EVER = ("sleep", "infinity"), 1e9
 TIMED_OUT, NOT_EXECUTABLE = 124, 126
 """Exit codes as of timeout(1) and sh(1). A refused command has the second."""
@@ -107,7 +112,9 @@ def _entry(words: Sequence[bytes]) -> FoundEntry:
     below, name, kind, size, mode, modified, *texts = map(os.fsdecode, words)
     owner, group, target = texts
     kind = _KINDS.get(kind, "other")
-    return FoundEntry(below or name, kind, int(size), int(mode, 8), float(modified), owner, group, target)
+    entry = FoundEntry(below or name, kind, int(size), int(mode, 8), float(modified), owner, group, target)
+    datetime.fromtimestamp(entry.modified, UTC)  # ValueError and OverflowError if it is no time
+    return entry
 
 
 class _Output:
@@ -140,7 +147,8 @@ class ForkWorkspace:
     ``_waits``, ``_started`` and ``_active``.
 
     The policy judges the commands as those of ``agent``; a question is refused, and waits for ``mudroom approve``.
-    ``cwd``: where commands start, relative to the project. ``options``: as for ``mudroom.open``.
+    ``cwd``: where commands start, relative to the project. ``options``: as for ``mudroom.open``. ``room``: an open one,
+    instead of ``project`` and ``options``.
     """
 
     def __init__(
@@ -150,10 +158,11 @@ class ForkWorkspace:
         fork: str | None = None,
         cwd: str = "",
         ask: Ask | None = None,
+        room: Room | None = None,
         **options: Unpack[RoomOptions],
     ) -> None:
         options["agent"] = options.get("agent") or "agent"
-        self.room = api.open(project, ask=ask, **options)
+        self.room = room or api.open(project, ask=ask, **options)
         try:
             self.is_new = fork is None or all(row.name != fork for row in self.room.forks())
             self.fork = self.room.fork(fork)
@@ -163,7 +172,9 @@ class ForkWorkspace:
             self._waiting: BackgroundHandle | None = None
             self._waits = True
             self._started: list[BackgroundHandle] = []
+            """With ``_waiting``."""
             self._active = 0
+            self._end = weakref.finalize(self, _forget, self.room, self.fork, self.is_new, self._started, os.getpid())
             self.fork.exists("")  # file tools that are used before a command need not wait for its end
         except BaseException:
             self.room.close()
@@ -227,12 +238,14 @@ class ForkWorkspace:
         self, command: str | Sequence[str], cwd: str | None, env: Mapping[str, str] | None
     ) -> tuple[list[str], str]:
         """Return argv, and a directory in the project. env(1) sets variables, because a command under other settings
-        cannot join the sandbox, and goes to directories outside the project."""
+        cannot join the sandbox, and goes to directories outside the project. The journal keeps only the
+        variables' names. Raise UsageError for a name that is none."""
         argv = ["sh", "-c", command] if isinstance(command, str) else [str(word) for word in command]
         place = posixpath.normpath(posixpath.join(self.cwd, cwd or ""))
         is_inside = place == self.root or place.startswith(self.root.rstrip("/") + "/")
-        options = [] if is_inside else [f"--chdir={place}"]
-        options += [f"{name}={value}" for name, value in (env or {}).items()]
+        options = [] if is_inside else ["--chdir", place]
+        variables = [os.fsdecode(name + b"=" + value) for name, value in variables_of(env or {}, "env")]
+        options += [*HIDDEN, *variables] if variables else []
         return ["env", *options, *argv] if options else argv, place if is_inside else self.root
 
     def _hold(self) -> None:
@@ -241,6 +254,7 @@ class ForkWorkspace:
                 return
             try:
                 self._waiting = self.fork.start(WAITING, timeout=EVER)
+                self._started.append(self._waiting)
             except (Refused, Unsupported):
                 self._waits = False
 
@@ -248,11 +262,8 @@ class ForkWorkspace:
         """End the background commands, and what is in ``/tmp``, once commands of other threads have ended. The next
         command begins a new sandbox."""
         with self._lock:
-            while self._started:
-                self._started.pop().end(0.1)
-            if self._waiting is not None:
-                self._waiting.end(0.1)
-                self._waiting = None
+            _ended(self._started)
+            self._waiting = None
 
     # --- files ---
 
@@ -295,8 +306,14 @@ class ForkWorkspace:
     def _entries(self, path: str | os.PathLike[str], place: str, least: int, most: int) -> list[FoundEntry]:
         depths = ["-mindepth", str(least), "-maxdepth", str(most)]
         ended = self._file(["find", place, *depths, "-printf", _PRINTED], path, limit=FILE)
-        words = ended.stdout.split(b"\0")
-        return [_entry(words[first : first + _FIELDS]) for first in range(0, len(words) - 1, _FIELDS)]
+        *words, _rest = ended.stdout.split(b"\0")
+        try:
+            found = [_entry(words[first : first + _FIELDS]) for first in range(0, len(words), _FIELDS)]
+        except (ValueError, OverflowError, OSError):
+            found = []
+        if not found and (least == 0 or words):
+            raise file_error(OSError(errno.EIO, "what find(1) has printed is not a listing", os.fspath(path)))
+        return found
 
     def _file(
         self, argv: list[str], path: str | os.PathLike[str], content: str | bytes = b"", limit: int = OUTPUT
@@ -331,23 +348,47 @@ class ForkWorkspace:
 
     def discard(self) -> None:
         """End all commands, drop the fork and close the workspace."""
-        self._close(lambda: True)
+        self._close(is_dropped=True)
 
     def close(self) -> None:
         """End all commands. The fork stays, for ``mudroom diff`` and ``mudroom apply``, unless it was made here and has
         no changes. Harmless when repeated."""
-        self._close(lambda: self.is_new and not self.fork.changes() and not self.fork.effects())
+        self._close(is_dropped=False)
 
-    def _close(self, is_dropped: Callable[[], bool]) -> None:
-        if self.room.is_closed:
+    def _close(self, *, is_dropped: bool) -> None:
+        if self._end.detach() is None:
             return
-        try:
-            if not self._active:  # else the room ends the commands of other threads, and the fork stays
-                self.rest()
-                if any(fork.name == self.fork.name for fork in self.room.forks()) and is_dropped():
-                    self.fork.discard()
-        finally:
-            self.room.close()
+        if self._active:
+            self.room.close()  # which ends the commands of other threads; the fork stays
+        else:
+            _close(self.room, self.fork, is_dropped, self.is_new, self._started)
+
+
+def _close(room: Room, fork: ForkHandle, is_dropped: bool, is_new: bool, started: list[BackgroundHandle]) -> None:
+    try:
+        _ended(started)
+        is_there = any(row.name == fork.name for row in room.forks())
+        if is_there and (is_dropped or (is_new and not fork.changes() and not fork.effects())):
+            fork.discard()
+    finally:
+        room.close()
+
+
+def _ended(started: list[BackgroundHandle]) -> None:
+    while started:
+        started.pop().end(0.1)
+
+
+def _forget(room: Room, fork: ForkHandle, is_new: bool, started: list[BackgroundHandle], pid: int) -> None:
+    """Close a workspace that nothing refers to, or that its program has not closed. In another thread, because a
+    collection may come while this one holds a lock; at the program's end there are no more threads."""
+    if room.is_closed or os.getpid() != pid:
+        return
+    if threading.main_thread().is_alive():
+        arguments = (room, fork, False, is_new, started)
+        threading.Thread(target=_close, args=arguments, name="mudroom forgotten").start()
+    else:
+        _close(room, fork, False, is_new, started)
 
 
 _FAILURES = (
