@@ -39,7 +39,7 @@ from mudroom.ext.windows.win32.api import CallFailed
 from tiers import QUICK, half
 
 ROWS = {row.name: row for row in WINDOWS}
-SANDBOX = [row for row in WINDOWS if row.deed and row.way != "vault"]
+SANDBOX = [row for row in WINDOWS if row.way != "vault"]
 SOME = [ROWS[name] for name in ("write", "policy", "handles", "clipboard", "users", "cmd", "memory", "breakaway")]
 """Of each kind, for mutants that are tried against other rows than their own."""
 
@@ -55,14 +55,11 @@ def mutant(lab: WindowsLab, row: TrialRow, refused: frozenset[tuple[str, str]]) 
     return lab.machine(permit=refused)
 
 
-def test_each_row_has_a_deed_or_says_why_not() -> None:
+def test_each_row_has_a_deed() -> None:
     names: dict[str, Any] = {"__name__": "__main__"}
     exec(TEXT, names)
     deeds = {*names["DEEDS"], *OF_THE_VAULT}
-    assert {name for row in WINDOWS for name in (row.deed, row.twin) if name} <= deeds
-    declared = {row.name: row for row in WINDOWS if not row.deed}
-    assert set(declared) == {"environment"}
-    assert declared["environment"].closes == "environments" and "mudroom uses no" in declared["environment"].why
+    assert {name for row in WINDOWS for name in (row.deed, row.twin or row.deed)} <= deeds
     assert len({row.name for row in WINDOWS}) == len(WINDOWS)
 
 
@@ -78,7 +75,7 @@ def test_every_row_holds_and_each_mutant_fells_exactly_its_row(tmp_path: Path) -
     names = list(refused)
     assert [(one, other) for one in names for other in names if one < other and refused[one] & refused[other]] == []
     told = mutants_told()
-    assert list(told) == [row.name for row in WINDOWS if row.deed] and all(told.values())
+    assert list(told) == [row.name for row in WINDOWS] and all(told.values())
     for row in SANDBOX:
         assert measured(row, refused[row.name]) == told[row.name], "see tests/ext/certify/document.py: --measure"
         tried = SANDBOX if not QUICK and row.name not in FELLS_ALL else [row]
@@ -241,11 +238,6 @@ def test_without_a_way_to_the_gate_no_row_of_it_holds(tmp_path: Path, change: Ch
     results = lab.results(lab.machine(), rows, change=change)
     assert {(result.verdict, result.found) for result in results.values()} == {("not shown", found)}
     assert shut(failed(results)) == {"gate"}
-
-
-def test_filters_that_nothing_uses_do_not_close_the_gate() -> None:
-    rows = tuple(RowResult(row.name, "held" if row.deed else "not shown") for row in WINDOWS)
-    assert set(closed(WINDOWS, NO_FACTS._replace(rows=rows))) == {"environments"}
 
 
 def test_rows_of_the_vault_for_windows(tmp_path: Path) -> None:

@@ -18,7 +18,6 @@ Verdict = Literal["held", "fell", "not shown"]
 VERDICTS: tuple[Verdict, ...] = ("held", "fell", "not shown")
 Closes = Literal[
     "platform", "network", "gate", "level 0", "limits", "leftovers", "tools", "addresses", "clones", "renames", "flush",
-    "environments",
 ]  # fmt: skip
 CLOSED: Mapping[Closes, str] = {
     "platform": "no command runs",
@@ -29,7 +28,6 @@ CLOSED: Mapping[Closes, str] = {
     "tools": "some tools do not start in a sandbox",
     "leftovers": "processes may outlive their command, in its sandbox",
     "addresses": "the port of the gate is reached at each address of this machine",
-    "environments": "no filter of the system stands beside the gate",
     "clones": "files are copied whole, which takes time and space",
     "renames": "an apply changes a file in several steps, between which it may be missing",
     "flush": "a power failure may take back the last apply",
@@ -59,7 +57,7 @@ class TrialRow(NamedTuple):
     """The class, by which the report groups rows."""
     tries: str
     deed: str
-    """Name in ``deed.py``; empty: the row is declared and cannot be tried yet."""
+    """Name in ``deed.py`` or ``windows_deed.py``; in the class ``vault`` in ``volume.py``."""
     canary: CanaryKind
     closes: Closes = "platform"
     where: Where = "outside"
@@ -75,8 +73,6 @@ class TrialRow(NamedTuple):
     nobody: tuple[int, ...] = ()
     """Error numbers by which a control shows that no program of this user can do it here. The sandbox has to refuse it
     all the same."""
-    why: str = "it cannot be tried yet"
-    """Why a row without a deed is not shown."""
 
 
 class RowResult(NamedTuple):

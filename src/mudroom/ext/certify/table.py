@@ -300,8 +300,6 @@ _GATE_ON_WINDOWS: Sequence[TrialRow] = (
             has_port_of_gate=canary == "listener", errors=_CONTAINER)
         for name, tries, deed, canary in _BESIDE_A_BRIDGE
     ),
-    TrialRow("environment", "network", "egress filters of this build hold", "", "claim", "environments",
-        why="mudroom uses no process security environments, with or without the gate"),
 )  # fmt: skip
 _VAULT_ON_WINDOWS = tuple(
     TrialRow(name, "vault", tries, name, "claim", way="vault")

@@ -23,7 +23,7 @@ from mudroom.ext.certify.cli.certificate import every_row, findings, lines, scre
 from mudroom.ext.certify.ground import LIMITS, TrialGround
 from mudroom.ext.certify.identity import identity, tool_of
 from mudroom.ext.certify.killed_apply import volume_here
-from mudroom.ext.certify.opening import can_be_tried, look, make
+from mudroom.ext.certify.opening import look, make
 from mudroom.ext.certify.record import SCHEMA, encode
 from mudroom.ext.certify.row import Certificate, RowResult, TrialRow, opens
 from mudroom.ext.certify.table import KNOWN, LINUX, TABLES, expected
@@ -265,7 +265,7 @@ def _progress(context: Context) -> Progress:
 def certify_first(context: Context, platform: str = sys.platform, tool: bytes = b"") -> None:
     """Certify a platform that has no certificate before a session is opened, if stdin is a terminal; otherwise opening
     the session says how. ``tool`` replaces the platform's own."""
-    if platform not in BY_RECORD or not sys.stdin.isatty() or not can_be_tried(platform):
+    if platform not in BY_RECORD or not sys.stdin.isatty():
         return
     tool = tool or tool_of(platform)
     opening = look(platform, places(context.environ).state, tool)
@@ -283,7 +283,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     platform = str(sys.platform)
     if platform == "linux":
         return tell("linux", b"", tried_on_linux(context), args.file, context, every=args.all)
-    if platform not in BY_RECORD or not can_be_tried(platform):
+    if platform not in BY_RECORD:
         raise UsageError(f"nothing can be tried on {platform} yet", "mudroom doctor tries what is protected here")
     tool = tool_of(platform)
     return certify_here(
