@@ -105,6 +105,7 @@ def test_a_missing_tool_closes_it(tmp_path: Path) -> None:
     [
         ("tcp", SPEC, SPEC._replace(network="open")),
         ("store_read", BARE, SPEC),
+        ("accent", SPEC._replace(cwd="/p/\u00e9".encode(), project="/p/\u00e9".encode()), SPEC),
     ],
 )
 def test_a_closed_part_is_refused_and_no_more(tmp_path: Path, tool: bytes, row: str, refused, permitted) -> None:  # type: ignore[no-untyped-def]

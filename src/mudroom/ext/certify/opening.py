@@ -82,7 +82,10 @@ def restrict(platform: Platform, closed: Mapping[str, str]) -> Platform:
         for part in _parts(spec):
             if part in closed:
                 raise Unsupported(_NAMES.get(part, part), "a certificate of it", closed[part], HINT)
-        return platform.compile(spec, machine)
+        plan = platform.compile(spec, machine)
+        if "names" in closed and not all(part.isascii() for step in plan.steps for part in step if type(part) is bytes):
+            raise Unsupported("a path that is not ASCII", "a certificate of it", closed["names"], HINT)
+        return plan
 
     return platform._replace(compile=compile_open, closed=closed) if closed else platform
 

@@ -17,13 +17,15 @@ from mudroom.typing import Literal, NamedTuple
 Verdict = Literal["held", "fell", "not shown"]
 VERDICTS: tuple[Verdict, ...] = ("held", "fell", "not shown")
 Closes = Literal[
-    "platform", "network", "gate", "level 0", "limits", "leftovers", "tools", "addresses", "clones", "renames", "flush",
+    "platform", "network", "gate", "level 0", "names", "limits", "leftovers", "tools", "addresses", "clones", "renames",
+    "flush",
 ]  # fmt: skip
 CLOSED: Mapping[Closes, str] = {
     "platform": "no command runs",
     "network": "commands run with network: open alone",
     "gate": "network: gate is refused",
     "level 0": "level 0 is refused",
+    "names": "paths that are not ASCII are refused",
     "limits": "limits of a command may not hold",
     "tools": "some tools do not start in a sandbox",
     "leftovers": "processes may outlive their command, in its sandbox",
@@ -34,7 +36,7 @@ CLOSED: Mapping[Closes, str] = {
 }
 CanaryKind = Literal[
     "tree", "secret", "connection", "death", "root", "claim", "process", "reading", "works", "service", "terminal",
-    "arguments", "resolver", "key", "handle", "bridge", "listener", "pipe",
+    "arguments", "resolver", "key", "handle", "bridge", "listener", "pipe", "caller",
 ]  # fmt: skip
 """How a deed's effect is found out, from outside. ``tree``: a directory has changed; ``secret``: a secret's content
 came out; ``connection``: a server was reached; ``death``: a process has ended; ``root``: a directory has another name;
@@ -43,7 +45,7 @@ profile's language decides; ``works``: the deed is permitted, and has to work; `
 ``terminal``: a host terminal got a text; ``arguments``: a process's arguments came out; ``resolver``: the name resolver
 answered; ``key``: a registry key was made; ``handle``: a file was written through a mudroom handle; ``bridge``: a
 server was reached by a container's relay, and answered; ``listener``: such a server's listener was reached directly;
-``pipe``: another container's pipe was opened."""
+``pipe``: another container's pipe was opened; ``caller``: a program of the host was served from inside."""
 Way = Literal["level 1", "gate", "level 0", "language", "vault"]
 """The sandbox; ``vault``: none, the calls are mudroom's own (``volume.py``)."""
 Where = Literal["outside", "project", "policy", "mask", "store", "copy", "container", "users"]
