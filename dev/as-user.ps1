@@ -42,6 +42,9 @@ try {
     $null = $process.Handle # kept open: without it there is no exit code
     $process.WaitForExit()
     Get-Content $out, $err
+    if ($process.ExitCode -eq 0xC0000142 -or $process.ExitCode -eq -1073741502) {
+        [Console]::Error.WriteLine('as-user.ps1: the account has no desktop here (0xC0000142): nothing was tried')
+    }
     exit $process.ExitCode
 } finally {
     Remove-LocalUser -Name $name

@@ -78,8 +78,6 @@ out; it shows nothing about Windows, of which the model knows what its documents
 AppContainer, each deed that has to be refused falls, but those about jobs, handles and privileges, which it has, and
 those that Wine cannot do at all, which are not shown ([WINDOWS.md](../WINDOWS.md)).
 
-A row that is declared has no deed: it is "not shown", and its part stays closed.
-
 """
 
 
@@ -132,9 +130,7 @@ def document() -> str:
 
 
 def _with_mutants(head: Sequence[str], rows: Sequence[TrialRow], told: Mapping[str, str]) -> str:
-    lines = [
-        (row.name, row.kind, row.tries, CLOSED[row.closes], told.get(row.name, f"declared: {row.why}")) for row in rows
-    ]
+    lines = [(row.name, row.kind, row.tries, CLOSED[row.closes], told[row.name]) for row in rows]
     total = f"\n{len(rows)} rows, {len(told)} mutants; rows that kill a mutant: {sum(map(bool, told.values()))}.\n"
     return table(head, lines) + total
 

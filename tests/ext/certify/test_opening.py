@@ -13,6 +13,7 @@ import pytest
 from macbox import BARE, SPEC, enforcing_sandbox_exec, fake_sandbox_exec
 
 from conftest import Place
+from mudroom.cli.doctor.report import SANDBOX
 from mudroom.cli.host.doctor import configure
 from mudroom.cli.terminal.context import Context
 from mudroom.cli.terminal.terminal import Terminal
@@ -23,20 +24,16 @@ from mudroom.ext.certify.cli import certify as certify_verb
 from mudroom.ext.certify.cli.certificate import lines
 from mudroom.ext.certify.cli.certify import certify_first, certify_here, execute, findings_here, tried_on_linux
 from mudroom.ext.certify.identity import identity
-from mudroom.ext.certify.killed_apply import volume_here
-from mudroom.ext.certify.opening import UNPORTED, can_be_tried, look, open_platform, restrict
+from mudroom.ext.certify.opening import look, open_platform, restrict
 from mudroom.ext.certify.record import save
-from mudroom.ext.certify.row import Certificate, RowResult, Verdict, closed, opens, results, sentence
-from mudroom.ext.certify.table import MACOS, WINDOWS
-from mudroom.ext.certify.trial import Trial, certify
+from mudroom.ext.certify.row import Certificate, RowResult, Verdict, closed, results, sentence
+from mudroom.ext.certify.table import MACOS
 from mudroom.ext.macos.client import DarwinClient
 from mudroom.ext.macos.platform import PLATFORM as DARWIN
 from mudroom.sandbox.platform import LINUX, platform_here
 from mudroom.session import Session
 
 HELD = Certificate("darwin", "s", "m", 0, tuple(RowResult(row.name, "held") for row in MACOS))
-
-NOT_PORTED = UNPORTED.get("darwin", {})
 
 
 @pytest.fixture
@@ -64,18 +61,8 @@ def test_without_a_state_directory_the_platform_is_closed(tmp_path: Path, tool: 
 def test_a_record_opens_it(tmp_path: Path, tool: bytes) -> None:
     keep(tmp_path, tool)
     platform = open_platform(DARWIN, bytes(tmp_path), tool)
-    assert platform.closed == NOT_PORTED
+    assert platform.closed == {}
     assert platform.compile(SPEC, "arm64") == DARWIN.compile(SPEC, "arm64")
-
-
-def test_what_is_not_ported_is_closed_with_every_record(tmp_path: Path, tool: bytes) -> None:
-    keep(tmp_path, tool)
-    restricted = open_platform(DARWIN, bytes(tmp_path), tool)
-    for part, why in NOT_PORTED.items():
-        assert restricted.closed[part] == why and "\n" not in why
-    if "gate" in NOT_PORTED:
-        with pytest.raises(Unsupported, match="does not run on macOS yet"):
-            restricted.compile(SPEC._replace(network="gate", proxy=9), "arm64")
 
 
 def test_a_closed_gate_is_refused_before_any_of_it_starts(place: Place, tmp_path: Path) -> None:
@@ -118,6 +105,7 @@ def test_a_missing_tool_closes_it(tmp_path: Path) -> None:
     [
         ("tcp", SPEC, SPEC._replace(network="open")),
         ("store_read", BARE, SPEC),
+        ("accent", SPEC._replace(cwd="/p/\u00e9".encode(), project="/p/\u00e9".encode()), SPEC),
     ],
 )
 def test_a_closed_part_is_refused_and_no_more(tmp_path: Path, tool: bytes, row: str, refused, permitted) -> None:  # type: ignore[no-untyped-def]
@@ -170,7 +158,7 @@ def test_certify_opens_the_platform(tmp_path: Path, two_rows: None, capsys: pyte
     tool = enforcing_sandbox_exec(tmp_path / "tool")
     assert certify_here("darwin", tool, DarwinClient(tool=tool), None, context(tmp_path)) == 0
     assert "certified" in capsys.readouterr().out
-    assert open_platform(DARWIN, bytes(tmp_path / "state"), tool).closed == NOT_PORTED
+    assert open_platform(DARWIN, bytes(tmp_path / "state"), tool).closed == {}
     assert os.listdir(tmp_path / "state") == ["certificates"]
 
 
@@ -250,21 +238,6 @@ def test_all_rows_of_linux_hold(tmp_path: Path) -> None:
     assert [row for row in failed if row.name not in ("clone", "ipv6")] == [], "no clones on ext4; not every machine"
 
 
-def test_on_windows_a_row_without_a_deed_closes_its_part(tmp_path: Path) -> None:
-    """Whatever the other rows found."""
-
-    def none(*_arguments: object) -> None:
-        raise AssertionError("no row asks for a sandbox")
-
-    declared = [row for row in WINDOWS if not row.deed]
-    made = certify(declared, Trial(none, none, volume_here()), str(tmp_path), HELD._replace(platform="win32"))  # type: ignore[arg-type]
-    assert {(row.verdict, row.found) for row in made.rows} == {
-        ("not shown", "mudroom uses no process security environments, with or without the gate")
-    }
-    best = made._replace(rows=(*made.rows, *(RowResult(row.name, "held") for row in WINDOWS if row.deed)))
-    assert opens(WINDOWS, best) and set(closed(WINDOWS, best)) == {"environments"} and can_be_tried("win32")
-
-
 def test_it_runs_by_itself_once_where_somebody_sees_it(
     tmp_path: Path, tool: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -293,7 +266,7 @@ def test_it_runs_by_itself_once_where_somebody_sees_it(
 
 def test_doctor_and_status_tell_what_is_certified_and_closed(tmp_path: Path, tool: bytes) -> None:
     (missing,), is_open = findings_here(bytes(tmp_path), "darwin", tool)
-    assert not is_open
+    assert not is_open and missing.protection == SANDBOX
     assert (missing.state, missing.found) == (
         "missing",
         "it is not certified yet",
@@ -305,6 +278,7 @@ def test_doctor_and_status_tell_what_is_certified_and_closed(tmp_path: Path, too
     assert found["certified: network"].state == "missing" and "tcp" in found["certified: network"].found
     assert found["certified: processes"].state == "not probed"
     assert found["closed: network"].state == "missing" and "closed: platform" in found
+    assert found[SANDBOX][1:3] == ("missing", "no command runs: kill not shown")
     told = lines(look("darwin", bytes(tmp_path), tool))
     environ = context(tmp_path).environ
     (tmp_path / "certificates").rename(tmp_path / "elsewhere")
@@ -313,5 +287,4 @@ def test_doctor_and_status_tell_what_is_certified_and_closed(tmp_path: Path, too
         "s, closed",
         "closed: no command runs: kill not shown",
         "closed: commands run with network: open alone: tcp fell",
-        *(f"closed: {why}" for why in NOT_PORTED.values()),
     ]

@@ -167,7 +167,7 @@ def test_it_opens_the_platform_before_there_is_a_state_directory(records: Path, 
     assert open_platform(DARWIN, state, tool).closed == {}
     opening = look("darwin", state, tool)
     assert opening.is_shipped and "open on a hosted machine like this one" in lines(opening)[0]
-    assert "1 of 1 rows held on a hosted machine like this one" in findings(ROWS, opening)[0].found
+    assert "1 of 1 rows held on a hosted machine like this one" in findings(ROWS, opening)[1].found
 
 
 def test_rows_that_did_not_hold_stay_closed(records: Path, tmp_path: Path, tool: bytes) -> None:

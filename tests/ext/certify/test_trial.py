@@ -22,7 +22,7 @@ from mudroom.ext.certify.canary import listen_tcp
 from mudroom.ext.certify.deed import DEEDS, tried
 from mudroom.ext.certify.killed_apply import MOMENTS, try_killed_apply
 from mudroom.ext.certify.macos import mac_trial
-from mudroom.ext.certify.row import RowResult, TrialRow, opens
+from mudroom.ext.certify.row import RowResult, TrialRow, closed, opens
 from mudroom.ext.certify.table import MACOS, READINGS
 from mudroom.ext.certify.trial import certify
 from mudroom.ext.certify.volume import Volume, try_volume
@@ -254,7 +254,21 @@ def link_local() -> tuple[str, int] | None:
     return None
 
 
-@pytest.mark.parametrize(("name", "verdict"), [("multicast", "held"), ("udp", "not shown")])
+def test_a_sandbox_that_reads_ascii_alone_leaves_the_platform_open(tmp_path: Path) -> None:
+    """Whether sandbox-exec reads other bytes in a profile is told of in two ways."""
+    lab, tool = Lab(Path(os.path.realpath(tmp_path))), tmp_path / "ascii"
+    tool.write_text(
+        '#!/bin/sh\nif LC_ALL=C grep -q "[^ -~]" "$2"; then echo no >&2; exit 65; fi\n'
+        f'exec {os.fsdecode(lab.tool())} "$@"\n'
+    )
+    tool.chmod(0o755)
+    found = lab.results(bytes(tool), [ROWS["quoting"], ROWS["accent"]])
+    assert {name: result.verdict for name, result in found.items()} == {"quoting": "held", "accent": "not shown"}
+    held = tuple(found.get(row.name, RowResult(row.name, "held")) for row in MACOS)
+    assert list(closed(MACOS, NO_FACTS._replace(rows=held))) == ["names"]
+
+
+@pytest.mark.parametrize(("name", "verdict"), [("multicast", "held"), ("lan", "held"), ("udp", "not shown")])
 def test_multicast_that_this_user_may_not_send_has_to_be_refused_all_the_same(
     tmp_path: Path, name: str, verdict: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,14 +16,15 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 import yaml
 
 from mudroom.ext.certify import shipped
-from mudroom.ext.certify.identity import code_of
+from mudroom.ext.certify.identity import Identity, code_of
+from mudroom.ext.certify.row import opens
 from mudroom.ext.certify.table import TABLES
 
 ROOT = Path(__file__).parents[3]
@@ -199,16 +200,22 @@ def test_certificates_of_this_code_become_records_and_older_ones_leave(script: M
     assert len(list(script.RECORDS.iterdir())) == 2
 
 
+ROWS = json.loads(sent())["rows"]
 BAD = {
-    "no certificate of this mudroom": [b"{", sent(rows=[]), sent(machine="x86_64"), sent(schema="mudroom.other/1")],
+    "no certificate of this mudroom": [b"{", sent(rows=[]), sent(machine="x86_64"), sent(rows=ROWS[1:]),
+                                           sent(schema="mudroom.other/1")],
     "it is of other code than this checkout's": [
         sent(facts={**json.loads(sent())["facts"], "modules": code_of("win32")})
+    ],
+    "it does not name the kind of machine that it is of, so it would open nothing": [
+        sent(facts={**json.loads(sent())["facts"], "kind": ""}),
+        sent(facts={**json.loads(sent())["facts"], "more": "x"}),
     ],
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("why", "content"), [(why, one) for why, contents in BAD.items() for one in contents], ids=range(5)
+    ("why", "content"), [(why, one) for why, contents in BAD.items() for one in contents], ids=range(8)
 )
 def test_another_certificate_becomes_no_record(
     script: ModuleType, tmp_path: Path, why: str, content: bytes, capsys: pytest.CaptureFixture[str]
@@ -217,6 +224,23 @@ def test_another_certificate_becomes_no_record(
     assert script.main(["collect", str(place)]) == 1
     assert capsys.readouterr().err == f"{place}/certificate.json: {why}\n"
     assert list(script.RECORDS.iterdir()) == []
+
+
+@pytest.mark.parametrize("platform", ["darwin", "linux", "win32"])
+def test_a_record_by_hand_opens_its_kind_of_machine_and_no_other(
+    script: ModuleType, tmp_path: Path, platform: str
+) -> None:
+    here = Identity(platform, "a system", "arm64", "t", code_of(platform), "p", "h", 1, "v", "k")
+    assert set(here.shared) == script.SHARED
+    assert script.main(["collect", str(put(tmp_path / "sent", sent(platform)))]) == 0
+    made = shipped.load(here, TABLES[platform], str(script.RECORDS))
+    assert made is not None and opens(TABLES[platform], made)
+    for fact in ("system", "machine", "tool", "modules", "kind"):
+        other = here._replace(**{fact: "other"})
+        assert shipped.load(other, TABLES[platform], str(script.RECORDS)) is None, fact
+    (record,) = script.RECORDS.iterdir()
+    record.write_bytes(record.read_bytes().replace(b"held", b"fell", 1))  # its name is no digest of it any more
+    assert shipped.load(here, TABLES[platform], str(script.RECORDS)) is None
 
 
 def test_nothing_is_published_unless_each_certificate_was_signed_by_the_workflow(
@@ -294,6 +318,19 @@ def test_a_part_that_breaks_stops_no_other_and_no_variable_of_the_runner_is_seen
     rows = (tmp_path / "out/rows.tsv").read_text().splitlines()
     assert rows[0] == "system\tfell\tRuntimeError: a b" and rows[1].startswith("containers\tnot shown\t")
     assert "a secret" not in seen[0].values()
+
+
+def test_on_windows_too_it_has_a_home_of_its_own(
+    script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """State and policy are below LOCALAPPDATA and APPDATA there, whatever HOME says."""
+    for directory in ("here", "there"):
+        (tmp_path / directory).mkdir()
+    assert "APPDATA" not in script.Machine(tmp_path, tmp_path / "here").environ
+    monkeypatch.setattr(script, "os", SimpleNamespace(**{**vars(os), "name": "nt"}))
+    home = str(tmp_path / "there/home")
+    environ = script.Machine(tmp_path, tmp_path / "there").environ
+    assert [environ[name] for name in ("USERPROFILE", "LOCALAPPDATA", "APPDATA")] == [home] * 3
 
 
 @pytest.mark.parametrize("words", [[], ["run"], ["collect"], ["publish"], ["else", "x"]], ids=str)

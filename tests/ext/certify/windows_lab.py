@@ -193,10 +193,9 @@ def measure(tmp_path: Path) -> dict[str, str]:
     lab, found = WindowsLab(tmp_path), {}
     for row in WINDOWS:
         machine = lab.machine()
-        if row.deed and row.way != "vault":
+        if row.way != "vault":
             lab.results(machine, [row])
-        if row.deed:
-            found[row.name] = measured(row, refusals(machine))
+        found[row.name] = measured(row, refusals(machine))
     return found
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-import contextlib
 import ctypes
 import io
 import os
@@ -270,6 +269,8 @@ class _Library:
         assert (code, data[:4]) == (0x000900A4, b"\x03\x00\x00\xa0")
         start, size = (int.from_bytes(data[at : at + 2], "little") for at in (12, 14))
         shown = data[16 + start : 16 + start + size].decode("utf-16-le")
+        # As in new builds: a container makes no junction.
+        self._world.need("a junction", "", self._world.is_free or self._machine.has_links)
         path = self._machine.at(_number(file))
         os.rmdir(path)
         os.symlink(shown.replace("\\", "/"), path)
@@ -336,34 +337,38 @@ def _with(module: Any, changed: dict[str, Any]) -> Any:
 
 
 def _socket_of(world: _World) -> type[socket.socket]:
-    """Return sockets of a process. An AppContainer without a capability has no network, and loopback never."""
+    """Return sockets of a process. An AppContainer without a capability has no network; what it sends to the host's
+    loopback, and what the host sends to it there, is dropped where it arrives."""
 
     class Socket(socket.socket):
-        def _need(self, operation: str, address: Any) -> None:
+        def _may(self, operation: str, address: Any) -> bool:
             has_relay = world.relay_port is not None
             is_local = address[0] in ("127.0.0.1", "::1", *([GATE] if has_relay else []))
-            is_allowed = world.is_free or (not is_local and world.has_network)
-            if has_relay:
-                name = "the gate" if address[0] == GATE else "beside the bridge"
-                world.need(operation, name, not is_local, WSAEACCES)
-                return
-            name = "port 53" if address[1] == 53 else "loopback" if is_local else "another address"
-            world.need(operation, name if address[1] else "", is_allowed, WSAEACCES)
+            name = "the gate" if address[0] == GATE else "beside the bridge"
+            if not has_relay:
+                name = "loopback" if is_local else "another address"
+            return world.may(operation, name, ((world.is_free or world.has_network) and not is_local) or world.is_free)
 
         def connect(self, address: Any) -> None:
             if address == ("127.0.0.1", world.relay_port):
                 super().connect((GATE, address[1]))
                 return
-            self._need("connect", address)
+            if not self._may("connect", address):
+                is_local = address[0] in ("127.0.0.1", "::1", GATE)
+                raise TimeoutError("timed out") if is_local else OSError(WSAEACCES, "refused")
             super().connect(address)
 
         def sendto(self, data: Any, address: Any) -> int:  # type: ignore[override]
-            self._need("send", address)
-            return super().sendto(data, address)
+            return super().sendto(data, address) if self._may("send", address) else len(data)
 
         def listen(self, _backlog: int = 0) -> None:
-            self._need("listen", ("", 0))
-            with contextlib.suppress(OSError):
+            self.is_reached = world.may("serve the host", "", world.is_free)
+            if self.is_reached:
                 super().listen()
+
+        def accept(self) -> Any:
+            if not self.is_reached:
+                raise TimeoutError("timed out")
+            return super().accept()
 
     return Socket

@@ -32,7 +32,7 @@ OPERATIONS = frozenset((
     "network-inbound", "network-bind", "system-socket", "iokit-open", "iokit-get-properties", "nvram-get",
     "nvram-set", "user-preference-read", "user-preference-write", "lsopen", "appleevent-send", "job-creation",
     "distributed-notification-post", "forbidden-exec-sugid", "system-fsctl", "authorization-right-obtain",
-    "dynamic-code-generation",
+    "dynamic-code-generation", "mach-host-exception-port-set", "mach-host-special-port-set",
 ))  # fmt: skip
 DEFAULT_ALLOWED = ("process-info", "nvram", "iokit-get-properties", "file-map-executable")
 """Operations that ``(deny default)`` leaves open, according to Firefox's profile (SandboxPolicyContent.h)."""

@@ -3,12 +3,14 @@ gate, question, terminal, apply, undo. ``sandbox-exec`` is a substitute that con
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 from macbox import fake_sandbox_exec
 
 from mac import on_a_mac
+from mudroom.cli.main import VERBS
 
 OPEN = """
 import pathlib, threading, http.server
@@ -171,6 +173,38 @@ def test_the_command_line(mac: Path) -> None:
     ):
         assert part in said, (part, said)
     assert "Traceback" not in said
+
+
+UNCERTIFIED = """
+import mudroom.ext.certify.identity as identity, mudroom.ext.macos.client as client
+identity._host = identity._filesystem = identity._volume = lambda *_facts: "a fact"  # libc's own on a Mac
+client.SANDBOX_EXEC = b"/bin/true"
+from mudroom.sandbox import platform
+from mudroom.ext.macos.platform import PLATFORM
+platform.BY_RECORD, platform.platform_of = frozenset(("darwin",)), lambda _name: PLATFORM
+from mudroom.cli.main import VERBS
+more = {"checkpoint": ["c"], "exec": ["--fork", "f", "--", "true"], "fork": ["new", "f"],
+        "agent": ["run", "--", "true"], "image": ["ls"]}
+for verb in set(VERBS) - {"serve", "worker"}:  # they wait for others
+    words = more.get(verb, ["--", "true"] if verb in ("run", "try") else
+                     ["f"] if verb in ("diff", "rollback", "mount", "unmount", "apply", "discard", "resolve") else [])
+    mudroom(verb, *words)
+"""
+WITHOUT_SESSION = {
+    "hook", "status", "review", "acp", "policy", "serve", "worker", "fleet", "keeper", "vault", "image", "doctor",
+    "completion", "net",
+}  # fmt: skip
+"""Verbs that open no session, or tell of something else first."""
+
+
+def test_each_verb_before_a_certificate_tells_what_to_do(mac: Path) -> None:
+    said = on_a_mac(CLI.format(place=str(mac), tool=fake_sandbox_exec(mac / "tool")) + UNCERTIFIED)
+    assert "Traceback" not in said, said
+    told = re.findall(r"(?m)^([a-z]+) (\d+) ", said)
+    assert {verb for verb, _code in told} >= {*VERBS} - {"serve", "worker"} and ("doctor", "1") in told, said
+    needs = "needs a certificate of this machine; found: it is not certified yet (mudroom doctor --certify tries it"
+    closed = re.findall(rf"(?m)^([a-z]+) 125 (?:note: .*\n)*mudroom: mudroom {re.escape(needs)}", said)
+    assert {*VERBS} - set(closed) <= WITHOUT_SESSION, said
 
 
 QUESTION = """

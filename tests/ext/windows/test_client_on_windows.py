@@ -28,7 +28,7 @@ from mudroom.sandbox.client.invocation import Exit, Invocation, RunOptions
 from test_on_windows import NATIVE, spec
 
 LIBRARY = Library()
-_CONFINING = ("profile", "grant", "deny", "label", "protect", "integrity", "default_dacl", "mitigate", "fewer_packages")
+_CONFINING = ("profile", "grant", "deny", "label", "protect", "integrity", "default_dacl", "mitigate")
 
 
 def without_container(plan: WindowsPlan) -> WindowsPlan:

@@ -17,6 +17,8 @@ if sys.platform != "win32":
 import msvcrt
 
 from mudroom.ext.windows.sandbox.native import NativeFiles
+from mudroom.ext.windows.stage import nt_disk, nt_private
+from mudroom.ext.windows.stage.nt_call import granted  # type: ignore[attr-defined,unused-ignore]
 from mudroom.ext.windows.win32 import console, owner, process
 from mudroom.ext.windows.win32.api import Library
 from mudroom.ext.windows.win32.lock import LOCK_EX, LOCK_NB, LOCK_SH, LOCK_UN, flock
@@ -179,6 +181,22 @@ def test_a_protected_file_is_private(tmp_path: Path) -> None:
     owner.protect(LIBRARY, str(path))
     with path.open("rb") as stream:
         assert owner.is_private(LIBRARY, msvcrt.get_osfhandle(stream.fileno()))
+
+
+@pytest.mark.parametrize("question", ["is_private", "is_own"])
+def test_an_open_directory_is_asked_by_a_handle_that_may_read_its_list(
+    tmp_path: Path, question: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ "GetSecurityInfo": READ_CONTROL, which Wine does not ask for. Elsewhere these two are stood for (``place``)."""
+    asked: list[int] = []
+    monkeypatch.setattr(owner, question, lambda _library, handle: not asked.append(handle))
+    descriptor = nt_disk.open_root(os.fsencode(tmp_path))
+    try:
+        assert getattr(nt_private, question)(descriptor)
+        assert asked == [msvcrt.get_osfhandle(descriptor)]
+        assert granted(asked[0]) & 0x20000
+    finally:
+        os.close(descriptor)
 
 
 def test_a_file_that_everyone_may_read_is_not_private(tmp_path: Path) -> None:

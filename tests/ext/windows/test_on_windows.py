@@ -28,7 +28,7 @@ if sys.platform != "win32":
 
 import msvcrt
 
-from mudroom.ext.windows.sandbox.native import ENVIRONMENTS, NativeJobs, has_environments, native
+from mudroom.ext.windows.sandbox.native import NativeJobs, native
 from mudroom.ext.windows.sandbox.plan import JOB_FLAGS, WindowsCommand, WindowsMachine, compile_plan, system_variables
 from mudroom.ext.windows.sandbox.run import KILLED, ConfinedProcess, start
 from mudroom.ext.windows.win32.api import FUNCTIONS, CallFailed, Library
@@ -107,8 +107,7 @@ def test_every_function_is_there_but_those_of_wine() -> None:
     library = Library()
     lacking = {name for name in FUNCTIONS if not library.has(name)}
     missing = {"CreateAppContainerProfile", "DeleteAppContainerProfile"} if WINE else set()
-    assert lacking - set(ENVIRONMENTS) == missing  # those of process security environments are of some builds alone
-    assert has_environments(Library()) == (not lacking & set(ENVIRONMENTS))
+    assert lacking == missing
 
 
 def test_a_command_runs_in_its_job_and_without_privileges(box: Box) -> None:
@@ -350,14 +349,6 @@ def test_a_junction_is_given_nothing(tmp_path: Path) -> None:
     with pytest.raises(CallFailed) as raised:
         NATIVE.files.grant(str(junction), "S-1-5-21-9-9-9-9", 1)
     assert raised.value.code == w.ERROR_CANT_RESOLVE_FILENAME
-
-
-def test_doctor_says_what_it_has_tried(tmp_path: Path) -> None:
-    from mudroom.ext.windows.cli.doctor import examine
-
-    rows = {row.protection: row for row in examine(os.fsencode(tmp_path), dict(os.environ))}
-    assert rows["a sandbox"].state == ("missing" if WINE else "strict")
-    assert ("AppContainer" in rows["a sandbox"].found) and rows["the gate"].state == "missing"
 
 
 def test_quoting_against_windows_own_parser() -> None:

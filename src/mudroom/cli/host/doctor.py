@@ -60,13 +60,15 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         context.terminal.progress("trying what this machine can protect", 0, 0)
     place = places(context.environ)
     require_private(place.state)
-    with tempfile.TemporaryDirectory(dir=place.state, prefix=b"doctor-") as directory:
-        findings = examine(directory, home=place.home, environ=context.environ, engine=_engine(context))
+    if sys.platform in BY_RECORD:
+        findings = certified(place.state)[0]
+    else:
+        with tempfile.TemporaryDirectory(dir=place.state, prefix=b"doctor-") as directory:
+            findings = examine(directory, home=place.home, environ=context.environ, engine=_engine(context))
     if args.setup:
         from mudroom.cli.host.setup import show_setup
 
         return show_setup(findings, context, screen_size()[0])
-    findings += certified(place.state)[0] if sys.platform in BY_RECORD else []
     if context.as_json:
         rows = [finding._asdict() for finding in findings]
         context.terminal.json({"schema": "mudroom.doctor.probe/1", "protections": rows})

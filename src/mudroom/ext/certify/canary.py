@@ -322,6 +322,26 @@ def _pipe(site: Site) -> CanaryWatch:
     return CanaryWatch(bool, {"pipe": name})
 
 
+def _caller(site: Site) -> CanaryWatch:
+    """Call at a free port of loopback until the row's end."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = port_of(free)
+    served, over = threading.Event(), threading.Event()
+
+    def call() -> None:
+        while not over.wait(_SLICE):
+            with suppress(OSError), socket.create_connection(("127.0.0.1", port), _SLICE) as client:
+                if client.getsockname() != client.getpeername():  # TCP's simultaneous open: it has met itself
+                    served.set()
+
+    thread = threading.Thread(target=call, daemon=True)
+    for end in (thread.join, over.set):  # the last comes first
+        site.stack.callback(end)
+    thread.start()
+    return CanaryWatch(lambda _evidence: served.wait(_SOON), {"inside": port})
+
+
 # --- kinds: processes, terminals and the registry ---
 
 
@@ -430,6 +450,7 @@ KINDS: Mapping[CanaryKind, Kind] = {
     "bridge": Kind(_bridge, ("through_bridge",)),
     "listener": Kind(_listener),
     "pipe": Kind(_pipe),
+    "caller": Kind(_caller),
 }
 _OF_TWINS: Mapping[str, CanaryKind] = {twin: name for name, kind in KINDS.items() for twin in kind.twins}
 

@@ -8,6 +8,7 @@ Rules of this file:
 3. A deed says nothing about its own success: that is looked for from outside (``trial.py``).
 """
 
+import errno
 import os
 import signal
 import socket
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
 
 
 UP = "../" * 30
-PATIENCE = 5
+PATIENCE = 2
+"""Seconds for a connection: less than a row has, as a sandbox may drop it without an answer."""
 GATE = "127.0.0.2"
 """The address at which a Windows host's gate listens for the bridge (``session/confinement/loopback.py``)."""
 LEFT = 20
@@ -277,6 +279,15 @@ def listen_tcp(_place: "Place") -> str:
     return "listening"
 
 
+def serve(place: "Any") -> None:
+    """Serve at a port at which programs of the host call."""
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", place.inside))
+        server.listen()
+        server.settimeout(PATIENCE)
+        server.accept()[0].close()
+
+
 def kill(place: "Any") -> None:
     os.kill(place.victim, signal.SIGTERM)
 
@@ -457,7 +468,8 @@ def tried(deed: "Callable[[Any], Any]", facts: "dict[str, Any]", directory: str)
         os.chdir(directory)
         return 0, str(deed(_Told(facts)) or "")
     except OSError as error:
-        return error.errno or -1, ""
+        # A socket's own time-out has no number.
+        return error.errno or (errno.ETIMEDOUT if isinstance(error, TimeoutError) else -1), ""
 
 
 def main(words: "list[str]") -> None:

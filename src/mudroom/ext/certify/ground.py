@@ -29,7 +29,7 @@ class TrialGround(NamedTuple):
     @property
     def aim(self) -> str:
         """The directory that the deed is aimed at."""
-        name = 'q"\\\u00e9' if self.row.name == "quoting" else "l"
+        name = {"quoting": 'q"\\', "accent": "\u00e9"}.get(self.row.name, "l")
         return {
             "outside": self.top + "/outside",
             "project": self.project,

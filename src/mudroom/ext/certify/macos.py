@@ -75,6 +75,7 @@ def _precedence(aim: bytes) -> bytes:
 LANGUAGE: Mapping[str, Callable[[bytes], bytes]] = {
     "exception": _exception,
     "quoting": _exception,
+    "accent": _exception,
     "itself": _itself,
     "precedence": _precedence,
 }

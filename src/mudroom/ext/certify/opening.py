@@ -10,7 +10,7 @@ from mudroom.core.confinement.plan import Plan
 from mudroom.core.confinement.spec import SandboxSpec
 from mudroom.errors import MudroomError, Unsupported
 from mudroom.ext.certify.identity import Identity, identity, tool_of
-from mudroom.ext.certify.record import exists, load, save
+from mudroom.ext.certify.record import NEVER, exists, load, save
 from mudroom.ext.certify.row import Certificate, Closes, RowResult, closed, opens, sentence
 from mudroom.ext.certify.shipped import load as load_shipped
 from mudroom.ext.certify.table import TABLES
@@ -20,9 +20,6 @@ from mudroom.typing import NamedTuple
 
 HINT = "mudroom doctor --certify tries it, in less than a minute"
 _NAMES = {"network": "a closed network", "gate": "the gate"}
-_UNTRIED = "use it in WSL 2; mudroom doctor says what the sandbox could do here"
-UNPORTED: Mapping[str, Mapping[str, str]] = {"darwin": {}, "win32": {}}
-"""Parts without a host-side implementation, with the reason. They are refused there with every record."""
 
 
 class PlatformOpening(NamedTuple):
@@ -38,11 +35,10 @@ class PlatformOpening(NamedTuple):
 def look(platform: str, state: bytes, tool: bytes) -> PlatformOpening:
     """Return the parts that this machine's record opens. ``tool``: the confining program."""
     table = TABLES[platform]
-    none = "it is not certified yet" if can_be_tried(platform) else f"no row for {platform} can be tried yet"
     is_shipped = False
     try:
         here = identity(platform, _existing(state), tool)
-        certificate, why = load(state, here, table) if os.path.isdir(state) else (None, none)
+        certificate, why = load(state, here, table) if os.path.isdir(state) else (None, NEVER)
         if certificate is None and not exists(state, here):
             certificate = load_shipped(here, table)
             why, is_shipped = ("", True) if certificate else (why, False)
@@ -58,11 +54,6 @@ def _existing(state: bytes) -> bytes:
     return state
 
 
-def can_be_tried(platform: str) -> bool:
-    """Return whether each row that closes the platform has a deed."""
-    return all(row.deed for row in TABLES[platform] if row.closes == "platform")
-
-
 def open_here(platform: Platform, state: bytes) -> Platform:
     """Do as ``open_platform``, with the platform's own confining program."""
     return open_platform(platform, state, tool_of(platform.name))
@@ -72,17 +63,16 @@ def open_platform(platform: Platform, state: bytes, tool: bytes) -> Platform:
     """Return the platform with its certified parts. Raise Unsupported if it is not open."""
     opening = look(platform.name, state, tool)
     if opening.certificate is None:
-        hint = HINT if can_be_tried(platform.name) else _UNTRIED
-        raise Unsupported("mudroom", "a certificate of this machine", opening.why, hint)
+        raise Unsupported("mudroom", "a certificate of this machine", opening.why, HINT)
     if not opening.is_open:
         found = sentence("platform", opening.closed["platform"])
         raise Unsupported("mudroom", "a sandbox that holds here", found, "mudroom doctor --certify tries it again")
-    return restrict(platform, reasons(platform.name, opening.closed))
+    return restrict(platform, reasons(opening.closed))
 
 
-def reasons(platform: str, parts: Mapping[Closes, tuple[RowResult, ...]]) -> dict[str, str]:
-    """Return why each part is closed: by its rows, or because it is not ported."""
-    return {**{part: sentence(part, rows) for part, rows in parts.items()}, **UNPORTED.get(platform, {})}
+def reasons(parts: Mapping[Closes, tuple[RowResult, ...]]) -> dict[str, str]:
+    """Return why each part is closed, by its rows."""
+    return {part: sentence(part, rows) for part, rows in parts.items()}
 
 
 def restrict(platform: Platform, closed: Mapping[str, str]) -> Platform:
@@ -92,7 +82,10 @@ def restrict(platform: Platform, closed: Mapping[str, str]) -> Platform:
         for part in _parts(spec):
             if part in closed:
                 raise Unsupported(_NAMES.get(part, part), "a certificate of it", closed[part], HINT)
-        return platform.compile(spec, machine)
+        plan = platform.compile(spec, machine)
+        if "names" in closed and not all(part.isascii() for step in plan.steps for part in step if type(part) is bytes):
+            raise Unsupported("a path that is not ASCII", "a certificate of it", closed["names"], HINT)
+        return plan
 
     return platform._replace(compile=compile_open, closed=closed) if closed else platform
 

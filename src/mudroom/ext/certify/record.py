@@ -49,12 +49,12 @@ def load(state: bytes, identity: Identity, table: Sequence[TrialRow]) -> LoadedC
         if not os.path.lexists(path):
             others = any(name.endswith(b".json") for name in os.listdir(directory))
             return LoadedCertificate(
-                None, "it was certified with another system, mudroom or Python" if others else _NEVER
+                None, "it was certified with another system, mudroom or Python" if others else NEVER
             )
         if not private_file.is_own_directory(directory):
             return LoadedCertificate(None, "others may write in the directory of its certificate")
     except FileNotFoundError:
-        return LoadedCertificate(None, _NEVER)
+        return LoadedCertificate(None, NEVER)
     except OSError as error:
         return LoadedCertificate(None, f"its certificate cannot be read: {error.strerror}")
     data = private_file.read(path, _LIMIT)
@@ -69,7 +69,7 @@ def load(state: bytes, identity: Identity, table: Sequence[TrialRow]) -> LoadedC
     return _read(body, identity, table)
 
 
-_NEVER = "it is not certified yet"
+NEVER = "it is not certified yet"
 
 
 def _key(directory: bytes) -> bytes | None:

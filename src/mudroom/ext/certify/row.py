@@ -17,26 +17,26 @@ from mudroom.typing import Literal, NamedTuple
 Verdict = Literal["held", "fell", "not shown"]
 VERDICTS: tuple[Verdict, ...] = ("held", "fell", "not shown")
 Closes = Literal[
-    "platform", "network", "gate", "level 0", "limits", "leftovers", "tools", "addresses", "clones", "renames", "flush",
-    "environments",
+    "platform", "network", "gate", "level 0", "names", "limits", "leftovers", "tools", "addresses", "clones", "renames",
+    "flush",
 ]  # fmt: skip
 CLOSED: Mapping[Closes, str] = {
     "platform": "no command runs",
     "network": "commands run with network: open alone",
     "gate": "network: gate is refused",
     "level 0": "level 0 is refused",
+    "names": "paths that are not ASCII are refused",
     "limits": "limits of a command may not hold",
     "tools": "some tools do not start in a sandbox",
     "leftovers": "processes may outlive their command, in its sandbox",
     "addresses": "the port of the gate is reached at each address of this machine",
-    "environments": "no filter of the system stands beside the gate",
     "clones": "files are copied whole, which takes time and space",
     "renames": "an apply changes a file in several steps, between which it may be missing",
     "flush": "a power failure may take back the last apply",
 }
 CanaryKind = Literal[
     "tree", "secret", "connection", "death", "root", "claim", "process", "reading", "works", "service", "terminal",
-    "arguments", "resolver", "key", "handle", "bridge", "listener", "pipe",
+    "arguments", "resolver", "key", "handle", "bridge", "listener", "pipe", "caller",
 ]  # fmt: skip
 """How a deed's effect is found out, from outside. ``tree``: a directory has changed; ``secret``: a secret's content
 came out; ``connection``: a server was reached; ``death``: a process has ended; ``root``: a directory has another name;
@@ -45,7 +45,7 @@ profile's language decides; ``works``: the deed is permitted, and has to work; `
 ``terminal``: a host terminal got a text; ``arguments``: a process's arguments came out; ``resolver``: the name resolver
 answered; ``key``: a registry key was made; ``handle``: a file was written through a mudroom handle; ``bridge``: a
 server was reached by a container's relay, and answered; ``listener``: such a server's listener was reached directly;
-``pipe``: another container's pipe was opened."""
+``pipe``: another container's pipe was opened; ``caller``: a program of the host was served from inside."""
 Way = Literal["level 1", "gate", "level 0", "language", "vault"]
 """The sandbox; ``vault``: none, the calls are mudroom's own (``volume.py``)."""
 Where = Literal["outside", "project", "policy", "mask", "store", "copy", "container", "users"]
@@ -59,7 +59,7 @@ class TrialRow(NamedTuple):
     """The class, by which the report groups rows."""
     tries: str
     deed: str
-    """Name in ``deed.py``; empty: the row is declared and cannot be tried yet."""
+    """Name in ``deed.py`` or ``windows_deed.py``; in the class ``vault`` in ``volume.py``."""
     canary: CanaryKind
     closes: Closes = "platform"
     where: Where = "outside"
@@ -75,8 +75,6 @@ class TrialRow(NamedTuple):
     nobody: tuple[int, ...] = ()
     """Error numbers by which a control shows that no program of this user can do it here. The sandbox has to refuse it
     all the same."""
-    why: str = "it cannot be tried yet"
-    """Why a row without a deed is not shown."""
 
 
 class RowResult(NamedTuple):

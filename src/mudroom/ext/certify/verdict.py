@@ -70,7 +70,7 @@ def _judge_refusal(row: TrialRow, seen: Observation) -> Judged:
         name = errno.errorcode.get(seen.errno, str(seen.errno)) if seen.errno else "no error"
         return Judged("not shown", f"it was refused by {name}, not by the sandbox", seen.errno)
     if not seen.errno:
-        return Judged("held", "done in a place of its own")
+        return Judged("held", "it had no effect outside")
     return Judged("held", f"refused by {errno.errorcode.get(seen.errno, str(seen.errno))}", seen.errno)
 
 

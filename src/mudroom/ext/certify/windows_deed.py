@@ -127,7 +127,8 @@ def handles(place: "Any") -> None:
     kernel = _library("kernel32")
     if not kernel.WriteFile(ctypes.c_void_p(place.handle), data, len(data), ctypes.byref(written), None):
         number = _last_error()
-        raise PermissionError(13, "refused") if number == 6 else _fail(number)  # ERROR_INVALID_HANDLE
+        # ERROR_INVALID_FUNCTION, ERROR_INVALID_HANDLE: the number is another object's there, or none's
+        raise PermissionError(13, "refused") if number in (1, 6) else _fail(number)
 
 
 def _own_token(access: int) -> "Any":
@@ -403,7 +404,7 @@ def nested(place: "Any") -> None:
         [*words[:4], f"{_ENDED}; time.sleep({LEFT})", path], stdin=null, stdout=null, stderr=null
     )
     _done(kernel.AssignProcessToJobObject(job, _process(started)))
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + LEFT
     while time.monotonic() < end and started.poll() is None:
         if os.path.exists(path) and os.path.getsize(path):
             return

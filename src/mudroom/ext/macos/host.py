@@ -73,10 +73,17 @@ def link_nodes(paths: Iterable[bytes]) -> Iterator[tuple[bytes, bytes]]:
             at, left = (b"" if target.startswith(b"/") else at), [*target.split(b"/"), *left]
 
 
+def enclosing_app(path: bytes) -> bytes:
+    """Return the application that a developer directory (xcode-select(1)) is part of, else the path: Xcode's programs
+    load libraries from beside it."""
+    app, is_inside, _rest = path.partition(b".app/Contents/Developer")
+    return app + b".app" if is_inside else path
+
+
 def survey_mac(home: bytes, search: Sequence[bytes]) -> Host:
     """Survey the Mac as ``host.survey`` does: ``home`` is the user's home directory, ``search`` the PATH directories.
     ``Host.links`` are the symbolic links that lead to shown paths."""
-    system = tuple(Bind(true_path(path), path) for path in _SYSTEM if os.path.exists(path))
+    system = tuple(Bind(enclosing_app(true_path(path)), path) for path in _SYSTEM if os.path.exists(path))
     home_binds, credentials, files = survey_paths(home, search, [bind.path for bind in system], _TOOLCHAINS)
     return Host(
         links=tuple(link_nodes((*search, *(bind.path for bind in (*system, *home_binds))))),

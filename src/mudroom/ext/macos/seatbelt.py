@@ -243,6 +243,7 @@ def _base(spec: SandboxSpec) -> Iterator[SeatbeltRule]:
     yield SeatbeltRule("allow", "signal process-info*", (b"(target same-sandbox)",), "the command's own processes only")
     yield SeatbeltRule("allow", "process-info-pidinfo process-info-setcontrol", (b"(target self)",))
     yield SeatbeltRule("allow", "sysctl-read", tuple(_sysctls(spec)), "facts about the machine")
+    yield SeatbeltRule("allow", "mach-host*", why="host_processor_info: without it node's os.cpus() is empty")
     yield SeatbeltRule("allow", "ipc-posix-sem", why="semaphores: multiprocessing")
     yield SeatbeltRule(
         "allow", "ipc-posix-shm-read-data", (b'(ipc-posix-name "apple.shm.notification_center")',), "notify(3)"

@@ -16,7 +16,7 @@ from sbpl import Profile, parse, read
 
 from mudroom.core.confinement.plan import explain
 from mudroom.core.confinement.spec import Bind, Copy, HostView, Overlay, SandboxSpec
-from mudroom.ext.macos.host import link_nodes
+from mudroom.ext.macos.host import enclosing_app, link_nodes
 from mudroom.ext.macos.seatbelt import (
     GUARDED,
     MACH,
@@ -313,6 +313,19 @@ def test_links_on_the_way_are_passed(name: str) -> None:
     if name in LEVEL_1:
         assert not profile.allows("file-read-data", path=node)
         assert not profile.allows("file-read-metadata", path=HOME + b"/.cargo/credentials.toml")
+
+
+@pytest.mark.parametrize(
+    ("path", "shown"),
+    [
+        (b"/Applications/Xcode-beta.app/Contents/Developer", b"/Applications/Xcode-beta.app"),
+        (b"/Library/Developer/CommandLineTools", b"/Library/Developer/CommandLineTools"),
+        (b"/Users/ann/notes.app/Contents", b"/Users/ann/notes.app/Contents"),
+    ],
+)
+def test_xcode_is_shown_with_the_libraries_beside_its_programs(path: bytes, shown: bytes) -> None:
+    """/usr/bin/git and python3 are shims that start what xcode-select(1) names."""
+    assert enclosing_app(path) == shown
 
 
 def test_links_of_a_way_are_found(tmp_path: Path) -> None:

@@ -75,7 +75,6 @@ def test_every_verb_says_in_one_line_what_is_missing(verb: str) -> None:
         (["--help"], 0, "mudroom run -- npm install"),
         ([], 0, "mudroom run -- npm install"),
         (["nothing"], 125, "there is no verb"),
-        (["doctor"], 125, "this is not Windows"),
     ],
 )
 def test_what_works_there(words: list[str], code: int, says: str) -> None:

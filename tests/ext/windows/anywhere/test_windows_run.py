@@ -9,7 +9,6 @@ from mudroom.core.confinement.limit import LimitReached, Limits
 from mudroom.errors import CommandNotStarted, MudroomError, Unsupported
 from mudroom.ext.windows.core.windows_plan import OPS, WindowsPlan
 from mudroom.ext.windows.sandbox.calls import Creation, Process
-from mudroom.ext.windows.sandbox.plan import WindowsMachine
 from mudroom.ext.windows.sandbox.run import _Performing, start
 from mudroom.ext.windows.win32 import types as w
 from mudroom.ext.windows.win32.api import CallFailed
@@ -226,9 +225,6 @@ def test_what_the_process_is_made_of() -> None:
     assert made.stdio == STDIO and made.container == PACKAGE and made.console == 0
     assert made.capabilities == ("S-1-15-3-1", "S-1-15-3-2", "S-1-15-3-3")
     assert made.mitigations == 0x1010000100000000
-    fewer = Fake()
-    start(fewer.calls, plan(machine=WindowsMachine(fewer_packages=True)), STDIO)
-    assert fewer.made[0].fewer_packages and not made.fewer_packages
     bare = Fake()
     start(bare.calls, PLANS["bare"], STDIO)
     assert not bare.made[0].container and not bare.made[0].capabilities and not bare.made[0].mitigations

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from mudroom.cli.doctor.report import Style
+from mudroom.cli.doctor.report import SANDBOX, Style
 from mudroom.cli.terminal.terminal import cut
 from mudroom.core.confinement.protection import Finding, State
 from mudroom.ext.certify.opening import HINT, PlatformOpening, reasons
@@ -25,9 +25,9 @@ _TOLD = ("limits", "tools", "leftovers", "addresses", "clones", "renames", "flus
 
 
 def findings(table: Sequence[TrialRow], opening: PlatformOpening) -> list[Finding]:
-    """Return a row for each class in the certificate, and a row for each closed part."""
+    """Return a row for the sandbox, one for each class in the certificate, and one for each closed part."""
     if opening.certificate is None:
-        return [Finding("a certificate", "missing", opening.why, HINT)]
+        return [Finding(SANDBOX, "missing", opening.why, HINT)]
     made = dict(zip((row.name for row in table), results(table, opening.certificate), strict=True))
     found = []
     for kind in dict.fromkeys(row.kind for row in table):
@@ -39,8 +39,10 @@ def findings(table: Sequence[TrialRow], opening: PlatformOpening) -> list[Findin
         where = _SHIPPED if opening.is_shipped else ""
         words = f"{len(of_kind) - len(failed)} of {len(of_kind)} rows held{where}{first}"
         found.append(Finding(f"certified: {kind}", state, words, HINT if failed else ""))
-    closed = reasons(opening.certificate.platform, opening.closed)
-    return [*found, *(Finding(f"closed: {part}", "missing", why) for part, why in closed.items())]
+    parts = reasons(opening.closed)
+    state = "missing" if "platform" in parts else "strict"
+    sandbox = Finding(SANDBOX, state, parts.get("platform", "it refused what it has to refuse"))
+    return [sandbox, *found, *(Finding(f"closed: {part}", "missing", why) for part, why in parts.items())]
 
 
 def lines(opening: PlatformOpening) -> list[str]:
@@ -49,7 +51,7 @@ def lines(opening: PlatformOpening) -> list[str]:
         return [f"none: {opening.why}"]
     state = "open" if opening.is_open else "closed"
     where = f"{_SHIPPED} ({MORE} tries it here)" if opening.is_shipped else ""
-    closed = [f"closed: {why}" for why in reasons(opening.certificate.platform, opening.closed).values()]
+    closed = [f"closed: {why}" for why in reasons(opening.closed).values()]
     return [f"{opening.certificate.system}, {state}{where}", *closed]
 
 
@@ -99,7 +101,7 @@ def _last(table: Sequence[TrialRow], certificate: Certificate, columns: int) -> 
         return
     state = "certified" if opens(table, certificate) else "closed"
     yield from textwrap.wrap(f"{certificate.system}: {state}, {held} of {len(table)} rows held", columns)
-    for why in reasons(certificate.platform, closed(table, certificate)).values():
+    for why in reasons(closed(table, certificate)).values():
         yield from textwrap.wrap(f"closed: {why}", columns, subsequent_indent="  ")
 
 

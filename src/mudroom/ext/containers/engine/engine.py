@@ -307,7 +307,7 @@ def _daemon_problem(program: bytes, environ: Mapping[bytes, bytes]) -> Unusable 
     if not endpoint.startswith("unix://"):
         return Unusable(f"docker at {endpoint} does not answer", "can that computer be reached? docker context ls")
     path = endpoint[len("unix://") :]
-    probe = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC)
+    probe = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     try:
         probe.settimeout(LOOK)
         probe.connect(path)
@@ -404,7 +404,9 @@ def _hard_limit(limit: int) -> int:
 
 def _hard_limit_of_processes() -> int:
     """Return the process limit that Podman can pass on: it lowers its own limit to pid_max (proc(5)), and then cannot
-    raise it."""
+    raise it. Return 0 where the engine is in a machine of its own, as on a Mac."""
+    if sys.platform != "linux":
+        return 0
     with open("/proc/sys/kernel/pid_max", encoding="ascii") as stream:
         most = int(stream.read())
     return min(most, _hard_limit(resource.RLIMIT_NPROC) or most)

@@ -5,9 +5,7 @@ parts."""
 from __future__ import annotations
 
 import io
-import os
 import sys
-import tempfile
 from collections.abc import Sequence
 
 from mudroom.cli.main import VERBS, overview, run, version
@@ -36,8 +34,6 @@ def start(argv: Sequence[str], client: Client | None = None) -> int:
     if argv[0] in ("-V", "--version"):
         terminal.out(version())
         return 0
-    if argv[0] == "doctor" and "--certify" not in argv:
-        return _doctor(terminal, "--json" in argv)
     if argv[0] == "help":
         argv = [argv[1], "--help"]
     if argv[0] not in VERBS:
@@ -54,33 +50,6 @@ def start(argv: Sequence[str], client: Client | None = None) -> int:
         terminal.error(error.message, error.hint)
         return error.exit_code
     return run(argv, environ, client)
-
-
-def _doctor(terminal: Terminal, as_json: bool) -> int:
-    from mudroom.ext.windows.cli.doctor import examine_here
-
-    try:
-        with tempfile.TemporaryDirectory(prefix="mudroom-doctor-") as directory:
-            rows, is_open = examine_here(os.fsencode(directory), os.environ)
-    except OSError as error:
-        terminal.error(str(error), "no probe could run")
-        return 125
-    except MudroomError as error:
-        terminal.error(error.message, error.hint)
-        return error.exit_code
-    if as_json:
-        protections = [row._asdict() for row in rows]
-        terminal.json({"schema": "mudroom.doctor.probe/1", "protections": protections})
-    else:
-        width = max(len(row.protection) for row in rows)
-        for row in rows:
-            terminal.out(f"{row.protection:<{width}}  {row.state:<10}  {row.found}")
-            if row.fix:
-                terminal.out(f"{'':<{width}}            fix: {row.fix}")
-    if not is_open:
-        hint = "mudroom doctor --certify tries it, in less than a minute"
-        terminal.say(f"no command runs on Windows without a certificate of this machine ({hint})")
-    return 0 if is_open else 1
 
 
 def main() -> int:

@@ -71,7 +71,6 @@ _DESCRIPTIONS: dict[str, Callable[..., str]] = {
     "terminal": lambda columns, rows: f"a pseudo-console of its own, {columns} x {rows}",
     "stdio": lambda: "inherits its three standard handles, and no other",
     "mitigate": lambda bits: f"mitigations of the process: {bits:#x}",
-    "fewer_packages": lambda: "less privileged AppContainer: access granted to all packages does not include this one",
     "bridge": lambda name, trustee: (
         f"the gate's pipe {name}: for {trustee}, of processes in the job alone, none of another machine"
     ),

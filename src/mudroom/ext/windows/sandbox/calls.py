@@ -52,7 +52,6 @@ class Creation(NamedTuple):
     """The AppContainer's SID."""
     capabilities: tuple[str, ...] = ()
     mitigations: int = 0
-    fewer_packages: bool = False
 
 
 class FileCalls(Protocol):

@@ -21,7 +21,7 @@ from mudroom.ext.windows.core.windows_command import find_program
 from mudroom.ext.windows.core.windows_plan import WindowsPlan
 from mudroom.ext.windows.sandbox.bridge import relay_text
 from mudroom.ext.windows.sandbox.calls import Calls
-from mudroom.ext.windows.sandbox.native import NativeJobs, has_environments, native
+from mudroom.ext.windows.sandbox.native import NativeJobs, native
 from mudroom.ext.windows.sandbox.plan import WindowsCommand, WindowsMachine, compile_plan, system_variables
 from mudroom.ext.windows.sandbox.run import ConfinedProcess, start
 from mudroom.ext.windows.sandbox.stream import PipedOutput
@@ -272,10 +272,8 @@ class WindowsClient:
         self._machine = WindowsMachine(
             os.cpu_count() or 1,
             in_job=NativeJobs(library).runs_in_job(),
-            appcontainer=library.has("CreateAppContainerProfile"),
             python=getattr(sys, "_base_executable", "") or sys.executable,
             relay=relay_text(),
-            environments=has_environments(library),
         )
         return self._machine
 

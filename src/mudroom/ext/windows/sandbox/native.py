@@ -399,9 +399,6 @@ class NativeProcesses:
             add(w.PROC_THREAD_ATTRIBUTE_SECURITY_CAPABILITIES, security)
         if creation.mitigations:
             add(w.PROC_THREAD_ATTRIBUTE_MITIGATION_POLICY, c_uint64(creation.mitigations))
-        if creation.fewer_packages:
-            policy = c_uint32(w.PROCESS_CREATION_ALL_APPLICATION_PACKAGES_OPT_OUT)
-            add(w.PROC_THREAD_ATTRIBUTE_ALL_APPLICATION_PACKAGES_POLICY, policy)
         return rows, kept
 
     def resume(self, thread: int) -> None:
@@ -445,19 +442,6 @@ def _entries(library: Library, sids: Sequence[str], rights: int, mode: str) -> t
         row.Trustee.TrusteeForm = w.ENUM["TRUSTEE_IS_SID"]
         row.Trustee.ptstrName = addressof(sid)
     return (w.EXPLICIT_ACCESS_W * len(rows))(*rows), buffers
-
-
-ENVIRONMENTS = (
-    "CreateProcessSecurityEnvironment", "CloseProcessSecurityEnvironment", "QueryProcessSecurityEnvironmentSupport",
-    "IsProcessSecurityEnvironmentVersionSupported",
-)  # fmt: skip
-"""As microsoft/mxc asks for them (docs/process-container/guide.md, its example lm_probe)."""
-
-
-def has_environments(library: Library) -> bool:
-    """Return whether processmodel.dll offers all functions that a process security environment needs. The system is
-    asked each time: Microsoft's own version list includes some in which it half works."""
-    return all(library.has(name) for name in ENVIRONMENTS)
 
 
 def _bridge(library: Library, name: str, sid: str, admits: Callable[[int], bool]) -> BridgeCalls:

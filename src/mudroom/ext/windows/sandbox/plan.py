@@ -81,9 +81,6 @@ class WindowsCommand(NamedTuple):
 
 class WindowsMachine(NamedTuple):
     processors: int = 1
-    fewer_packages: bool = False
-    """Use a less privileged AppContainer: it lacks the rights that all packages have (programs installed for all
-    users). Most toolchains do not start in it."""
     in_job: bool = False
     """mudroom itself runs in a job, as under many terminals and runners. A job with desktop restrictions cannot be
     inside another job ("Nested Jobs")."""
@@ -91,10 +88,6 @@ class WindowsMachine(NamedTuple):
     """The interpreter that runs the relay to the gate."""
     relay: str = ""
     """The relay's program text (``relay.py``)."""
-    environments: bool = False
-    """processmodel.dll offers process security environments, which could hold a container to the gate."""
-    appcontainer: bool = True
-    """Windows 8 and later: userenv.dll has CreateAppContainerProfile."""
 
 
 def compile_plan(
@@ -108,7 +101,7 @@ def compile_plan(
         raise ValueError("a nonce has 16 bytes")
     contained = spec.around is None
     trustee = "@package" if contained else session_sid(nonce)
-    _check(spec, machine, contained)
+    require(spec)
     job_steps, notes = _limit(limits, machine)
     if machine.in_job:
         notes.append(_note_open_desktop(limits, contained))
@@ -136,8 +129,6 @@ def compile_plan(
     steps.append(("terminal", *command.terminal) if command.terminal else ("stdio",))
     if contained:
         steps.append(("mitigate", MITIGATIONS))
-    if contained and machine.fewer_packages:
-        steps.append(("fewer_packages",))
     try:
         line = _command_line(command)
         block = environment_block({**_own(scratch, contained), **_without(command.variables, contained)})
@@ -148,9 +139,7 @@ def compile_plan(
     if spec.network == "gate":
         steps += _gate_steps(spec, command, machine, trustee, nonce)
     steps += [("create", program, line, block, _cwd(spec, spec.view)), ("check", contained), ("resume",)]
-    return WindowsPlan(
-        1 if contained else 0, tuple(steps), (*notes, *_notes(spec, contained, environments=machine.environments))
-    )
+    return WindowsPlan(1 if contained else 0, tuple(steps), (*notes, *_notes(spec, contained)))
 
 
 def _gate_steps(
@@ -165,19 +154,6 @@ def _gate_steps(
     own = {**_own(text(spec.scratch), contained=True), **system_variables(command.variables)}
     yield ("bridge", name, trustee)
     yield ("relay", machine.python, quote(words), environment_block(own), join(text(spec.scratch), "home"), True)
-
-
-def network_tier(*, environments: bool) -> str:
-    """Return, in one line, how a command is held to the gate, and why in this way."""
-    offered = "offers process security environments, which are not used: no row has shown what they hold"
-    lacking = "has no process security environments (processmodel.dll)"
-    return f"the gate by a named pipe and a relay in the container; this Windows {offered if environments else lacking}"
-
-
-def _check(spec: SandboxSpec, machine: WindowsMachine, contained: bool) -> None:
-    if contained and not machine.appcontainer:
-        raise Unsupported("a sandbox", "AppContainers", "a Windows without them", "Windows 8 and later have them")
-    require(spec)
 
 
 def require(spec: SandboxSpec) -> None:
@@ -355,10 +331,10 @@ def system_variables(variables: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in variables.items() if name.upper() in _SYSTEM}
 
 
-def _notes(spec: SandboxSpec, contained: bool, *, environments: bool) -> Sequence[str]:
+def _notes(spec: SandboxSpec, contained: bool) -> Sequence[str]:
     notes = ["the command works in a copy of the project, at another path"]
     if contained and spec.network == "gate":
-        notes.append(network_tier(environments=environments))
+        notes.append("the gate is reached by a named pipe and a relay in the container")
     if contained and spec.network == "open":
         notes.append("servers on this machine's loopback cannot be reached from inside")
     if not contained:

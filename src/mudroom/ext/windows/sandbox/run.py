@@ -221,7 +221,6 @@ class _Performing:
         self._token = 0
         self._expected = _Expected()
         self._mitigations = 0
-        self._fewer_packages = False
         self._checked = False
 
     def perform(self, step: tuple[Any, ...]) -> None:
@@ -328,9 +327,6 @@ class _Performing:
     def mitigate(self, bits: int) -> None:
         self._mitigations = bits
 
-    def fewer_packages(self) -> None:
-        self._fewer_packages = True
-
     def bridge(self, name: str, who: str) -> None:
         """Make the pipe. It is for processes in the job alone, whose handle is known by the time a process connects."""
         running, jobs = self._running, self._calls.jobs
@@ -358,7 +354,7 @@ class _Performing:
             raise ValueError("a plan that makes a process without a token and a job of its own")
         creation = Creation(
             self._token, self._running.job, *words, stdio, console, self._sids.get("@package", ""),
-            self._capabilities, self._mitigations, self._fewer_packages,
+            self._capabilities, self._mitigations,
         )  # fmt: skip
         process = self._calls.processes.create_process(creation)
         self._push_close("the process", process.process)

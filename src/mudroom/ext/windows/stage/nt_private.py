@@ -20,6 +20,7 @@ from mudroom.core.tree.path import show
 from mudroom.core.tree.windows_path import outer_path
 from mudroom.errors import MudroomError, UsageError
 from mudroom.ext.windows.stage import nt_disk as disk
+from mudroom.ext.windows.stage.nt_call import handle_of
 from mudroom.ext.windows.win32 import owner
 from mudroom.ext.windows.win32.api import CallFailed, Library
 
@@ -28,12 +29,12 @@ _OWN_DIRECTORY = "set MUDROOM_STATE to a directory of your own"
 
 def is_private(descriptor: int) -> bool:
     """Return whether only the user, the system and the administrators may use an open file or directory."""
-    return owner.is_private(Library(), disk.handle(descriptor))
+    return owner.is_private(Library(), handle_of(descriptor))
 
 
 def is_own(descriptor: int) -> bool:
     """Return whether only the user, the system and the administrators may change an open file or directory."""
-    return owner.is_own(Library(), disk.handle(descriptor))
+    return owner.is_own(Library(), handle_of(descriptor))
 
 
 def is_private_directory(path: bytes) -> bool:
