@@ -105,7 +105,8 @@ ROOMS: Mapping[str, Room] = {
     "ext.commits": Room("a fork's commits in the user's repository: listed, brought, made of an apply", _ALL),
     "ext.attempts": Room("a task tried several times side by side, and judged", (*_ALL, "ext.windows")),
     "ext.agents": Room("agents: profiles, hooks, tools, ACP, MCP", (*_ALL, "ext.windows")),
-    "ext.keeper": Room("a warm process that runs commands, and its client", _ALL),
+    "ext.upgrade": Room("a command whose mudroom is replaced meanwhile", _ALL),
+    "ext.keeper": Room("a warm process that runs commands, and its client", (*_ALL, "ext.upgrade")),
     "ext.fleet": Room(
         "forks that run on other machines: the link, the base, the worker, the origin",
         (*_ALL, "ext.transfer", "ext.inspection"),

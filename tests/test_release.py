@@ -143,6 +143,7 @@ def test_words_too_many_or_too_few(repository: Repository) -> None:
     for words, message in (
         (("0.2.0", "0.3.0"), "dev/release: one version, and nothing else"),
         (("--prepare",), "dev/release: --prepare takes a version"),
+        (("--sign-apt", "KEY"), "dev/release: --sign-apt takes a key of gpg, after --build"),
     ):
         done = repository.release(*words)
         assert (done.returncode, _line(done)) == (2, message)

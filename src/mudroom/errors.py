@@ -38,6 +38,7 @@ READ_AGAIN = "try again; dmesg may say what is wrong with the disk"
 """The hint for a read that has failed once (EIO): the file may be whole."""
 UPGRADE = "upgrade mudroom"
 """The hint for what a newer mudroom has written."""
+OUTDATED = "it is of a mudroom before the first release, which alone reads it: move it aside"
 
 
 class MudroomError(Exception):

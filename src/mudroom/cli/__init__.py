@@ -13,11 +13,12 @@ def main() -> None:
     """Run the console script, and end the process with the exit code that docs/FORMAT.md promises."""
     try:
         _run_words()
-    except KeyboardInterrupt:  # while modules load
+    except (KeyboardInterrupt, ImportError) as error:  # while modules load; a module is missing during an upgrade
         import os
 
-        os.write(2, b"mudroom: interrupted\n")
-        os._exit(130)
+        lacks = f"this installation is not complete: {error} (try again; or pip install --force-reinstall mudroom)"
+        os.write(2, f"mudroom: {lacks if isinstance(error, ImportError) else 'interrupted'}\n".encode())
+        os._exit(125 if isinstance(error, ImportError) else 130)
 
 
 def _run_words() -> None:
@@ -42,16 +43,18 @@ def _run_words() -> None:
         from mudroom.cli.terminal.closed_stream import replace_closed
 
         replace_closed()
-    from mudroom.cli.main import run
+    from mudroom.core.registry import part, part_or_none
 
-    code = run(sys.argv[1:], os.environb, later=lambda _place, action: action())
+    verbs = part_or_none("upgrade", "command")
+    if verbs is None:
+        import mudroom.cli.main as verbs
+
+    code = verbs.run(sys.argv[1:], os.environb, later=lambda _place, action: action())
     try:
         sys.stdout.flush()
         sys.stderr.flush()
         if keeper:
-            from mudroom.core.registry import part
-
             part("keeper", "process", "a keeper").start_if_wanted(os.environb, keeper)
-    except (OSError, KeyboardInterrupt):
-        pass  # the reader is gone, e.g. a closed pager, or Ctrl-C ends the wait: the command has its exit code already
+    except (OSError, KeyboardInterrupt, SystemExit):
+        pass  # a closed pager, Ctrl-C in the wait, an upgrade meanwhile: the command has its exit code already
     os._exit(code)  # skip interpreter teardown

@@ -109,6 +109,9 @@ ROWS: Mapping[str, Mapping[str, str]] = {
     "remarks": {
         "session": "remarks.session",
     },
+    "upgrade": {
+        "command": "upgrade.command",
+    },
     "verb": {
         "acp": "agents.cli.acp",
         "agent": "agents.cli.agent",
@@ -152,6 +155,7 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
     "decisions": ("remarks",),
     "effects": ("inspection",),
     "fleet": ("inspection", "transfer"),
+    "keeper": ("upgrade",),
     "order": ("review",),
     "reasons": ("review",),
     "remarks": ("review",),

@@ -17,7 +17,7 @@ from mudroom.core.merge.operations import Op
 from mudroom.core.tree.change import Changeset
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.stack import Checkpoint
-from mudroom.errors import UPGRADE, MudroomError
+from mudroom.errors import OUTDATED, UPGRADE, MudroomError
 from mudroom.stage import disk, safe_open
 from mudroom.vault.sync import sync_directory
 
@@ -147,4 +147,5 @@ def format_of(data: bytes) -> int:
 def _require_format(path: bytes, file_format: int, kind: type[ForkRecord | ApplyRecord]) -> None:
     known = FORK_FORMAT if kind is ForkRecord else FORMAT
     if file_format not in (0, known):
-        raise MudroomError(f"{os.fsdecode(path)} has format {file_format}, this mudroom knows {known}", UPGRADE)
+        hint = UPGRADE if file_format > known else OUTDATED
+        raise MudroomError(f"{os.fsdecode(path)} has format {file_format}, this mudroom knows {known}", hint)

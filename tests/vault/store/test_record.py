@@ -10,7 +10,7 @@ import pytest
 from conftest import Place
 from inner_path import inner
 from mudroom.core.tree.change import Changeset
-from mudroom.errors import MudroomError
+from mudroom.errors import OUTDATED, UPGRADE, MudroomError
 from mudroom.vault.forks.fork_summary import ForkSummaries
 from mudroom.vault.record import FORK_FORMAT, ForkRecord, load
 
@@ -43,5 +43,6 @@ def test_of_a_background_command(place: Place) -> None:
 @pytest.mark.parametrize("number", [FORK_FORMAT - 1, FORK_FORMAT + 1])
 def test_a_record_of_another_format_is_refused_by_name(tmp_path: Path, number: int) -> None:
     (tmp_path / "record").write_bytes(msgspec.msgpack.encode(ForkRecord(number, "f", "overlay", (), 1, 0, Changeset())))
-    with pytest.raises(MudroomError, match=f"has format {number}, this mudroom knows {FORK_FORMAT}"):
+    with pytest.raises(MudroomError, match=f"has format {number}, this mudroom knows {FORK_FORMAT}") as caught:
         load(inner(tmp_path / "record"), ForkRecord)
+    assert caught.value.hint == (UPGRADE if number > FORK_FORMAT else OUTDATED)

@@ -15,8 +15,9 @@ import pytest
 
 from conftest import Place
 from inner_path import inner
+from mudroom import __version__
 from mudroom.core.settings import Settings
-from mudroom.errors import MudroomError, UsageError
+from mudroom.errors import OUTDATED, UPGRADE, MudroomError, UsageError
 from mudroom.stage import disk, top_directory
 from mudroom.vault.record import ForkRecord, load
 from mudroom.vault.retention.schedule import tidy
@@ -109,11 +110,34 @@ def test_a_file_system_that_refuses_to_spread(
     assert vault.new_fork("f")
 
 
-def test_a_newer_format_is_refused(tmp_path: Path) -> None:
-    vault = open_vault(inner(tmp_path), b"/p")
-    Path(os.fsdecode(vault.path), "format").write_text("3\n")
-    with pytest.raises(MudroomError, match="has format 3, this mudroom knows 2"):
+@pytest.mark.parametrize(
+    ("written", "told", "hint"),
+    [
+        ("3\n", "has format 3, this mudroom knows 2", UPGRADE),
+        ("1\n", "has format 1, this mudroom knows 2", OUTDATED),
+        (
+            "3 0.2.0\n",
+            "was made by mudroom 0.2.0: it has format 3, this mudroom knows 2",
+            "install it: pipx install --force mudroom==0.2.0",
+        ),
+    ],
+)
+def test_another_format_is_refused_and_not_changed(tmp_path: Path, written: str, told: str, hint: str) -> None:
+    path = os.fsdecode(open_vault(inner(tmp_path), b"/p").path)
+    assert Path(path, "format").read_text() == f"2 {__version__}\n"
+    Path(path, "format").write_text(written)
+    before = sorted((found, found.stat().st_mtime_ns) for found in Path(path).rglob("*"))
+    with pytest.raises(MudroomError) as caught:
         open_vault(inner(tmp_path), b"/p")
+    assert (caught.value.message, caught.value.hint) == (f"the vault {path} {told}", hint)
+    assert sorted((found, found.stat().st_mtime_ns) for found in Path(path).rglob("*")) == before
+
+
+@pytest.mark.parametrize("written", ["2\n", "2 0.0.9\n", "2 9.0\n"])
+def test_a_vault_of_the_same_format_opens_whichever_version_made_it(tmp_path: Path, written: str) -> None:
+    path = os.fsdecode(open_vault(inner(tmp_path), b"/p").path)
+    Path(path, "format").write_text(written)
+    assert os.fsdecode(open_vault(inner(tmp_path), b"/p").path) == path
 
 
 def test_a_state_directory_that_cannot_be_made(tmp_path: Path) -> None:

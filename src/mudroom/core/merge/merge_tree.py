@@ -54,10 +54,6 @@ class IncomingChange(NamedTuple):
     """The change's path in the fork; differs from the project's path if the project has renamed the file."""
 
 
-def _refusal(error: OSError) -> str:
-    return HELD if isinstance(error, FileHeld) else CLOSED
-
-
 def _delta_by_stamp(change: Change, ours: Entry | None) -> Delta:
     if is_untouched(change.base, ours):
         return "same"
@@ -148,7 +144,9 @@ class _Judge:
                 ours = None if change.path.startswith(absent) else self._live.look(change.path)
                 self._judge_path(change, ours)
             except (PermissionError, FileHeld) as error:
-                self._judgement.conflicts[change.path] = Conflict(change.path, _refusal(error))
+                self._judgement.conflicts[change.path] = Conflict(
+                    change.path, HELD if isinstance(error, FileHeld) else CLOSED
+                )
                 continue
             if ours is None and change.base is None and change.entry.kind == "directory":
                 absent = change.path + b"/"

@@ -287,7 +287,7 @@ class Exchange:
             host=self.host,
             port=self.port,
             verdict="allow" if decision.action == "allow" else "deny",
-            rule=_source(decision),
+            rule="" if decision.rule is None else decision.rule.source,
             reason=decision.reason,
             address=self._address,
             method=self._method,
@@ -301,7 +301,3 @@ class Exchange:
             request=self.request,
             response=self.response,
         )
-
-
-def _source(decision: HostDecision) -> str:
-    return "" if decision.rule is None else decision.rule.source

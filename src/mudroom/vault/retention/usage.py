@@ -9,13 +9,12 @@ import os
 
 from mudroom.core.clock import SECOND
 from mudroom.core.tree.change import summarise
-from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
 from mudroom.stage import disk
 from mudroom.typing import NamedTuple
 from mudroom.vault.disk_usage import Seen, measure
 from mudroom.vault.forks.damage import UNREADABLE, damage_of
-from mudroom.vault.store.store import FORMAT, Vault, project_of, source_of
+from mudroom.vault.store.store import Vault, other_format, project_of, source_of
 
 _DAY = 86400 * SECOND
 
@@ -124,22 +123,14 @@ def _names(path: bytes) -> list[bytes]:
 
 def vaults(state: bytes) -> list[Vault]:
     """Return all vaults by name, readable or not. Close those whose journal was used."""
-    place = state + b"/vaults"
-    result = []
-    for name in sorted(_names(place)):
-        path = place + b"/" + name
-        if os.path.isdir(path):
-            result.append(Vault(path, project_of(path), source=source_of(path)))
-    return result
+    paths = [state + b"/vaults/" + name for name in sorted(_names(state + b"/vaults"))]
+    return [Vault(path, project_of(path), source=source_of(path)) for path in paths if os.path.isdir(path)]
 
 
 def vault_named(state: bytes, name: bytes) -> Vault | None:
     """Return the vault whose directory has this name, or None."""
-    place = state + b"/vaults"
-    path = place + b"/" + name
-    return (
-        Vault(path, project_of(path), source=source_of(path)) if name in _names(place) and os.path.isdir(path) else None
-    )
+    path = state + b"/vaults/" + name
+    return next((vault for vault in vaults(state) if vault.path == path), None)
 
 
 def why_unusable(vault: Vault) -> str:
@@ -151,8 +142,8 @@ def why_unusable(vault: Vault) -> str:
         return "is not complete: mudroom was killed while making it"
     except OSError as error:
         return f"cannot be read: {error.strerror}"
-    if written != FORMAT:
-        return f"has format {show(written)}, this mudroom knows {FORMAT.decode()}"
+    if other := other_format(written):
+        return other[0]
     return "" if disk.is_absolute(vault.project) else "does not name its project"
 
 

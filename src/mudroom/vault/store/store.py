@@ -4,7 +4,7 @@
         project         the project's path, as bytes
         directory       which directory that is (vault/store/directory_identity.py)
         source          the directory with its files, if it differs (``Vault.source``)
-        format          "2"
+        format          "2 VERSION": of the mudroom that made it; the number rises with each format below
         lock            flock(2), with the holder's text (vault/lock.py)
         wanted, agents  flock(2): whose turn it is (vault/turn.py)
         journal.db      the journal (SQLite); journal.head, journal/: its last event, its archives
@@ -38,10 +38,11 @@ import os
 import sys
 from collections.abc import Callable, Collection
 
+from mudroom import __version__
 from mudroom.core.tree import stack
 from mudroom.core.tree.path import show
 from mudroom.core.tree.stack import LIVE, ForkState
-from mudroom.errors import ForkExists, ForkGone, MudroomError, UsageError
+from mudroom.errors import OUTDATED, UPGRADE, ForkExists, ForkGone, MudroomError, UsageError
 from mudroom.stage import disk, safe_open
 from mudroom.stage.beneath import look
 from mudroom.stage.layers.layer import is_whiteout, make_whiteout, remove_tree
@@ -494,12 +495,8 @@ def open_vault(state: bytes, project: bytes, source: bytes = b"") -> Vault:
             f"the vault {os.fsdecode(path)} cannot be read: {error.strerror}",
             "mudroom vault check says what is damaged",
         ) from error
-    if written != FORMAT:
-        older = written.isdigit() and int(written) < int(FORMAT)
-        raise MudroomError(
-            f"the vault {os.fsdecode(path)} has format {written.decode('ascii', 'replace')}, this mudroom knows 2",
-            "it was made by a mudroom before the first release: move it aside" if older else "upgrade mudroom",
-        )
+    if other := other_format(written):
+        raise MudroomError(f"the vault {os.fsdecode(path)} {other[0]}", other[1])
     if os.stat(path).st_uid != disk.user():
         raise MudroomError(
             f"the vault {os.fsdecode(path)} belongs to another user",
@@ -508,6 +505,18 @@ def open_vault(state: bytes, project: bytes, source: bytes = b"") -> Vault:
     vault = Vault(path, project, source=source)
     vault.is_copied = not vault.is_elsewhere and require_same_directory(path, project)
     return vault
+
+
+def other_format(written: bytes) -> tuple[str, str] | None:
+    """Return the fault of a ``format`` file and what helps; None if it is this mudroom's. The version behind the number
+    is that of the mudroom that made it."""
+    number, _space, version = show(written).partition(" ")
+    if number == FORMAT.decode():
+        return None
+    newer = f"install it: pipx install --force mudroom=={version}" if version else UPGRADE
+    made = f"was made by mudroom {version}: it " if version else ""
+    is_older = number.isdigit() and int(number) < int(FORMAT)
+    return f"{made}has format {number}, this mudroom knows 2", OUTDATED if is_older else newer
 
 
 def _require_ability(vault: bytes) -> None:
@@ -557,7 +566,7 @@ def _make_vault(path: bytes, project: bytes, source: bytes) -> Vault:
         else:
             note_directory(path, project)
             first = []
-        for name, content in (*first, (b"project", project), (b"format", FORMAT + b"\n")):
+        for name, content in (*first, (b"project", project), (b"format", FORMAT + b" " + __version__.encode() + b"\n")):
             # two processes may make the vault at once
             safe_open.replace(path + b"/" + name, content, path + b"/" + name + b"-" + os.urandom(4).hex().encode())
             sync_directory(path)

@@ -17,12 +17,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from mudroom.cli import COLLECTED
-from mudroom.cli.main import run, verb_parser
+from mudroom.cli.main import verb_parser
 from mudroom.core.system.launcher import LAUNCHER
 from mudroom.core.text.table import table_files
 from mudroom.ext.keeper.code import Code
 from mudroom.ext.keeper.server import Place, keep, load
 from mudroom.ext.keeper.start import is_wanted, own_root, start
+from mudroom.ext.upgrade.command import run
 from mudroom.stage.layers.layer import remove_tree
 
 PROGRAM = "from mudroom.ext.keeper.cli.keeper_process import main; main()"
