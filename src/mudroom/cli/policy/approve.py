@@ -24,6 +24,7 @@ from mudroom.core.approval_queue import VALIDITY, QueueDecision, QueueRow, row_t
 from mudroom.core.network.host_entry import offered_rule
 from mudroom.core.network.host_rules import ASKED, HostRule
 from mudroom.core.network.upload_host import upload_note
+from mudroom.core.text.plural import age_words
 from mudroom.core.tree.quote import show_words
 from mudroom.errors import MudroomError, UsageError
 from mudroom.policy.host_answers import keep
@@ -98,7 +99,7 @@ def _list(rows: list[QueueRow], queue: Queue, context: Context) -> int:
         return 0
     for row in rows:
         asked = row.asked
-        age = _age(row_to_json(row, now)["age_s"])
+        age = age_words(row_to_json(row, now)["age_s"])
         state = "" if row.waiter else "nobody waits any more"
         state = state if row.decision is None else describe_decision(row.decision)
         who = [text(asked.question.agent) or "-", text(asked.question.fork) or "-"]
@@ -129,13 +130,6 @@ def _describe_verdict(row: QueueRow) -> str:
         return f"(no rule; {note})" if note else "(no rule)"
     verdict = row.asked.command.verdict
     return f"({', '.join(verdict.classes)}: {text(verdict.reason)})  {terms(row.asked.command)}".rstrip()
-
-
-def _age(seconds: int) -> str:
-    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
-        if seconds >= size:
-            return f"{seconds // size} {unit}"
-    return f"{seconds} s"
 
 
 # --- answering ---
