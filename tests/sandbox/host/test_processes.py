@@ -5,11 +5,14 @@ from __future__ import annotations
 import itertools
 import os
 import struct
+from pathlib import Path
 
 import pytest
 
+from mudroom.core.confinement.spec import Bind
 from mudroom.core.system.libproc import BSDINFO_SIZE, SSTOP, SZOMB
 from mudroom.sandbox.host import processes
+from mudroom.sandbox.host.host import without
 from mudroom.sandbox.host.process_table import carries, row_of, rows, words_of
 
 
@@ -73,3 +76,15 @@ def test_ourselves() -> None:
     (row,) = [row for row in rows() if row[0] == os.getpid()]
     assert row[1:4] == (os.getppid(), os.getpgrp(), False)
     assert carries(os.getpid(), b"PATH=" + os.environb[b"PATH"]) and not carries(1 << 22, b"PATH=/")
+
+
+def test_a_link_to_what_is_above_a_hidden_file_is_left_out(tmp_path: Path) -> None:
+    etc = tmp_path / "etc"
+    (etc / "ssh").mkdir(parents=True)
+    for name in ("shadow", "hosts", "ssh/key", "ssh/config"):
+        (etc / name).touch()
+    for name, target in (("up", "."), ("top", "/"), ("same", "shadow"), ("fine", "hosts"), ("ssh/above", "..")):
+        (etc / name).symlink_to(target)
+    hidden = [os.fsencode(etc / "shadow"), os.fsencode(etc / "ssh/key")]
+    shown = [os.path.relpath(os.fsdecode(bind.path), etc) for bind in without([Bind(bytes(etc), bytes(etc))], hidden)]
+    assert shown == ["fine", "hosts", "ssh/config"]
