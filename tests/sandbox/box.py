@@ -7,6 +7,7 @@ import os
 import select
 import signal
 import socket
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from mudroom.core.confinement.spec import Copy, Overlay, SandboxSpec
 from mudroom.sandbox.client.capture import CapturedOutput, attend
 from mudroom.sandbox.client.client import Running
 from mudroom.sandbox.client.invocation import Exit, Invocation, RunOptions
-from mudroom.sandbox.client.launcher_client import LauncherClient
+from mudroom.sandbox.client.launcher_client import LauncherClient, SpawnedLauncher
 from mudroom.sandbox.client.template import StandingPlace, StandingSandbox
 from mudroom.sandbox.host.host import landlock_abi, survey, without
 from mudroom.sandbox.linux.plan import compile_plan
@@ -40,7 +41,6 @@ def _namespaces() -> bool:
 
 NAMESPACES = _namespaces()
 if_namespaces = pytest.mark.skipif(not NAMESPACES, reason="user namespaces are not permitted here")
-if_no_namespaces = pytest.mark.skipif(NAMESPACES, reason="user namespaces are permitted here")
 KINDS = (
     *(("overlay", "overlay prepared", "overlay standing", "copy", "copy prepared") if NAMESPACES else ()),
     *(("bare",) if landlock_abi() else ()),
@@ -216,3 +216,12 @@ def kill_with_descendants(pid: int) -> None:
     for end in ends:
         select.select([end], [], [])
         os.close(end)
+
+
+@pytest.fixture
+def fresh(tmp_path: Path) -> Iterator[Box]:
+    """With a launcher of its own, so that the first run is the first."""
+    client = LauncherClient(SpawnedLauncher())
+    client.start()
+    yield Box(tmp_path, client)
+    client.close()

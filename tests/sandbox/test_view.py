@@ -6,28 +6,19 @@ import errno
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from box import KINDS, Box, Conversation
+from box import KINDS, Box, Conversation, fresh
 from mudroom.errors import MudroomError
 from mudroom.sandbox.client.capture import CapturedOutput
-from mudroom.sandbox.client.launcher_client import LauncherClient, SpawnedLauncher
 from mudroom.sandbox.client.report import StepFailed
 from mudroom.stage.beneath import directory, entries, open_beneath
 
+__all__ = ["fresh"]  # a fixture
+
 pytestmark = [pytest.mark.both_users, pytest.mark.root]
-
-
-@pytest.fixture
-def fresh(tmp_path: Path) -> Iterator[Box]:
-    """With a launcher of its own, so that the first run is the first."""
-    client = LauncherClient(SpawnedLauncher())
-    client.start()
-    yield Box(tmp_path, client)
-    client.close()
 
 
 def write(root: int, path: bytes, content: bytes) -> None:

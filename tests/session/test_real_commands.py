@@ -12,9 +12,6 @@ import pytest
 from conftest import Listing, Place, listing
 from mudroom.core.settings import Settings
 
-GIT = "git -c user.name=Test -c user.email=test@example.org -c init.defaultBranch=main -c gc.auto=0"
-DATES = "export GIT_AUTHOR_DATE=2026-01-01T00:00:00Z GIT_COMMITTER_DATE=2026-01-01T00:00:00Z;"
-
 
 def compare(place: Place, script: str, *, network: bool = False, ignore: tuple[str, ...] = ()) -> None:
     """Run ``script`` on a copy without mudroom, and staged and applied on the project; the trees must be the same."""

@@ -9,6 +9,7 @@ import subprocess
 import pytest
 
 from conftest import Place
+from test_patch_moves import tree
 
 pytestmark = pytest.mark.both_users
 
@@ -36,12 +37,3 @@ def test_git_applies_it(place: Place, name: bytes) -> None:
     subprocess.run(["git", "apply", "--whitespace=nowarn", "-"], input=patch, cwd=copy, check=True)
     session.changes.apply(fork)
     assert tree(copy) == tree(project)
-
-
-def tree(root: bytes) -> dict[bytes, bytes]:
-    found = {}
-    for above, _directories, files in os.walk(root):
-        for one in files:
-            with open(above + b"/" + one, "rb") as stream:
-                found[os.path.relpath(above + b"/" + one, root)] = stream.read()
-    return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,22 +17,27 @@ from tiers import every
 CALLS = ("rename", "unlink", "mkdir", "rmdir", "fsync", "chmod", "link")
 
 
-def counted(monkeypatch: pytest.MonkeyPatch, act: Callable[[int], None]) -> list[int]:
-    """Every call that changes the disk, from now on, first calls ``act`` with its number."""
+def counted(
+    monkeypatch: pytest.MonkeyPatch, act: Callable[[int], None], calls: Sequence[str] = CALLS
+) -> Callable[..., None]:
+    """Every call of os, and every rename of the stage, first calls ``act`` with its number. Return a step to count."""
     count = [0]
+
+    def step(*_what: object) -> None:
+        count[0] += 1
+        act(count[0])
 
     def wrap(function: Callable[..., Any]) -> Callable[..., Any]:
         def wrapped(*arguments: Any, **named: Any) -> Any:
-            count[0] += 1
-            act(count[0])
+            step()
             return function(*arguments, **named)
 
         return wrapped
 
-    for name in CALLS:
+    for name in calls:
         monkeypatch.setattr(os, name, wrap(getattr(os, name)))
     monkeypatch.setattr(disk, "_renameat2", wrap(disk._renameat2))
-    return count
+    return step
 
 
 def fresh(root: Path, client: Client, number: int) -> Place:
@@ -41,14 +46,14 @@ def fresh(root: Path, client: Client, number: int) -> Place:
     return Place(place, client)
 
 
-def crash_in_child(work: Callable[[], object], at: int) -> bool:
+def crash_in_child(work: Callable[[], object], at: int, calls: Sequence[str] = CALLS) -> bool:
     """Run ``work`` in a child that ends itself before change number ``at``. False if it got to its end."""
     pid = os.fork()
     if pid == 0:
         code = 99
         try:
             with pytest.MonkeyPatch.context() as patch:
-                counted(patch, lambda number: os._exit(7) if number == at else None)
+                counted(patch, lambda number: os._exit(7) if number == at else None, calls)
                 work()
             code = 0
         finally:

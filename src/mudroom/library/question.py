@@ -13,7 +13,6 @@ A function is called in the thread that runs the command. If it fails, or return
 from __future__ import annotations
 
 import os
-import select
 from collections.abc import Callable
 
 from mudroom.core.approval.approval import CommandAnswer, CommandApprover, CommandQuestion
@@ -21,6 +20,7 @@ from mudroom.core.network.flow import FlowAnswer, FlowQuestion
 from mudroom.core.network.upload_host import upload_note
 from mudroom.errors import UsageError
 from mudroom.library.value import Question
+from mudroom.sandbox.client.connection import wait_readable
 from mudroom.session import Session
 from mudroom.session.project_session import QueueForHosts, remember_command
 from mudroom.typing import TYPE_CHECKING, Literal, TypeAlias
@@ -91,13 +91,7 @@ def _host_answer(ask: Callable[[Question], bool], session: Session, question: Fl
     reason = f"no rule names this host; {note}" if note else "no rule names this host"
     asked = Question("host", question.fork, agent, (), "", question.host, question.port, reason)
     try:
-        allowed = _asked(ask, asked, lambda: is_readable(over))
+        allowed = _asked(ask, asked, lambda: bool(wait_readable((over,), 0.0)))
     except Exception as error:  # noqa: BLE001 - a failure of the caller's code must not open a host
         return FlowAnswer(False, why=f"the function that was asked failed: {type(error).__name__}: {error}")
     return FlowAnswer(True) if allowed is True else FlowAnswer(False, why=f"refused by {_BY}")
-
-
-def is_readable(descriptor: int) -> bool:
-    poll = select.poll()
-    poll.register(descriptor, select.POLLIN)
-    return bool(poll.poll(0))

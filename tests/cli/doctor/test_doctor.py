@@ -26,7 +26,6 @@ def _listening(*ports: int) -> bytes:
     return b"  sl  local_address remote_address st\n" + rows + b"\nnet:[1]\n"
 
 
-SETS = (b"Prm", b"Eff", b"Inh", b"Amb", b"Bnd")
 GOOD = {
     "ns/user": ShellTrial(b"user:[1]\n"),
     "rm -r d": ShellTrial(b"new\n", changed=2),

@@ -6,7 +6,7 @@ from mudroom.core.command.policy import ClassRule, CommandPolicy, CommandRule, d
 from mudroom.core.command.program.aim import at_level
 from mudroom.core.command.program.classification import classify_line, classify_words
 from mudroom.core.command.protection import NO_PROTECTIONS, Protections
-from test_everyday import LEVEL_1, PROJECT
+from test_command_table import LEVEL_1, PROJECT
 from tiers import each
 
 

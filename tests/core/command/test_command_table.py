@@ -1,4 +1,4 @@
-"""Commands of every kind and what they are: tests/core/commands.txt, and what hides them: tests/core/evasions.txt."""
+"""Lines of tests/core/*.txt: what each is, options and evasions that hide it, and everyday lines without a question."""
 
 from __future__ import annotations
 
@@ -6,9 +6,13 @@ import re
 from collections import Counter
 from pathlib import Path
 
-from command_files import COMMANDS, EVASIONS
+from command_files import COMMANDS, EVASIONS, rows
+from everyday import EverydayLine, Wanted, corpus
+from mudroom.core.command.policy import CommandPolicy, decide
+from mudroom.core.command.program.aim import at_level
 from mudroom.core.command.program.classification import TABLES, classify_line, classify_words
-from mudroom.core.command.verdict import CLASSES
+from mudroom.core.command.protection import NO_PROTECTIONS, Protections
+from mudroom.core.command.verdict import CLASSES, Action
 from tiers import each
 
 ROOT = Path(__file__).parents[3]
@@ -74,3 +78,82 @@ def test_reasons_say_the_effect() -> None:
         "bash -Z -c ls": "mudroom does not know this option of the shell",
     }
     assert {line: classify_line(line.encode()).parts[0].reason for line in expected} == expected
+
+
+CHECKPOINTED = ("destructive", "unknown", "host_escape_risk")
+"""Classes with which a checkpoint is taken or a question is asked, unless a policy says otherwise."""
+
+
+def test_no_option_hides_what_a_line_does() -> None:
+    milder = []
+    for (effect,), line in rows("options.txt"):
+        strictest = classify_line(line).strictest
+        if strictest == "read_only" or (effect != "writes" and strictest not in CHECKPOINTED):
+            milder.append((strictest, line.decode()))
+    assert not milder, "\n".join(f"{strictest}: {line}" for strictest, line in milder)
+
+
+def test_each_effect_is_a_known_word() -> None:
+    assert {effect for (effect,), _line in rows("options.txt")} == {"runs", "loses", "writes"}
+    assert set(CHECKPOINTED) < set(CLASSES)
+
+
+ORDER: tuple[Wanted, ...] = ("allow", "checkpoint", "ask")
+OF_ACTION: dict[Action, Wanted] = {
+    "allow": "allow",
+    "allow_with_checkpoint": "checkpoint",
+    "require_approval": "ask",
+    "deny": "ask",
+}
+HOME = b"/home/dev"
+PROJECT = HOME + b"/shop"
+LEVEL_1 = Protections(
+    project=PROJECT,
+    home=HOME,
+    private=(HOME, b"/tmp", b"/run", b"/var/tmp", b"/dev/shm"),
+    shown=(PROJECT, HOME + b"/.cache", HOME + b"/.npm", HOME + b"/.local/bin", HOME + b"/.gitconfig"),
+    own_processes=True,
+    no_sockets=True,
+    own_loopback=True,
+    no_accounts=True,
+    no_hosts=True,
+)
+"""As ``session/confinement/protections.py`` finds them for a user whose home has a few toolchains."""
+LEAST_SHAPES, LEAST_LINES = 1175, 5000
+MOST_ASKED, MOST_NEEDLESSLY_ASKED, MOST_NEEDLESS_CHECKPOINTS = 208, 36, 297
+"""Lines of the corpus. These may only fall."""
+ASKED_WITHOUT_A_SANDBOX = 500
+"""At least."""
+
+
+def actions(rows: list[EverydayLine], protections: Protections) -> list[Wanted]:
+    found = []
+    for row in rows:
+        classified = classify_line(row.line.replace("␤", "\n").encode(), PROJECT, PROJECT)
+        found.append(OF_ACTION[decide(at_level(classified, protections)[0], CommandPolicy()).action])
+    return found
+
+
+def test_everyday_lines_are_seldom_asked_about() -> None:
+    rows = corpus()
+    assert len({row.line for row in rows}) == len(rows) >= LEAST_LINES
+    assert len({row.shape for row in rows}) >= LEAST_SHAPES
+    found = actions(rows, LEVEL_1)
+    too_mild = [row for row, action in zip(rows, found, strict=True) if ORDER.index(action) < ORDER.index(row.wanted)]
+    assert too_mild == []
+    asked = [row for row, action in zip(rows, found, strict=True) if action == "ask"]
+    needless = [row for row in asked if row.wanted != "ask"]
+    checkpoints = [
+        row for row, action in zip(rows, found, strict=True) if (action, row.wanted) == ("checkpoint", "allow")
+    ]
+    figures = f"{len(asked)} of {len(rows)} asked ({len(asked) / len(rows):.1%}), {len(needless)} without need, " + (
+        f"{len(checkpoints)} checkpoints without need; the shapes: {Counter(row.shape for row in needless)}"
+    )
+    assert len(asked) <= MOST_ASKED, figures
+    assert len(needless) <= MOST_NEEDLESSLY_ASKED, figures
+    assert len(checkpoints) <= MOST_NEEDLESS_CHECKPOINTS, figures
+
+
+def test_without_a_sandbox_nothing_is_milder() -> None:
+    """The protections are the only reason: without them the same lines get the classes of their words."""
+    assert actions(corpus(), NO_PROTECTIONS).count("ask") >= ASKED_WITHOUT_A_SANDBOX

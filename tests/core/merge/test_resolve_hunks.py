@@ -6,11 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mudroom.core.merge import resolution_words
 from mudroom.core.merge.diff3 import MergedText, merge3
 from mudroom.core.merge.marker import resolve
-from mudroom.core.merge.resolution_words import Choice
+from mudroom.core.merge.resolution_words import Choice, Either, Side, Take, choice_words, take_words
 from mudroom.core.merge.resolve_hunks import resolve_text, rewrite_lines
 from mudroom.core.text.linediff import split_lines
+from mudroom.typing import get_args
 from tiers import each
 
 BASE = b"1\n2\n3\n4\n5\n6\n7\n"
@@ -91,3 +93,18 @@ def test_the_projects_own_lines_are_as_they_were(base: bytes, ours: bytes, their
         [line.removesuffix(b"\n").removesuffix(b"\r").decode() for line in chunk.ours] for chunk in conflicts
     ]
     assert resolve_text(found, lines) == resolve(found, dict.fromkeys(range(len(conflicts)), "ours")).content()
+
+
+def test_there_is_a_word_for_each() -> None:
+    assert tuple(resolution_words.SIDES) == get_args(Side)
+    assert tuple(resolution_words.TAKES) == get_args(Take)
+    assert set(get_args(Either)) < set(get_args(Side))
+
+
+def test_what_is_said() -> None:
+    assert [choice_words(one) for one in (None, "ours", "base", [], ["x"])] == [
+        "not decided", "the project's", "the original", "lines of your own", "lines of your own",
+    ]  # fmt: skip
+    assert [take_words(one) for one in ("theirs", "content", "other")] == [
+        "decided: the fork's", "decided: merged", "decided: other",
+    ]  # fmt: skip

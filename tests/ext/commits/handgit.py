@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import shutil
 import subprocess
 import zlib
@@ -19,21 +18,10 @@ from mudroom.ext.commits.git.ref_transaction import RefFailure, perform_moves, r
 from mudroom.ext.commits.git.transfer import Commits, ForkSide, RepositorySides, open_transfer
 from mudroom.stage.source import OpenSource, Source
 from mudroom.vault.git.place import find_repository
+from worktree import git as git
+from worktree import with_settings as with_settings
 
-GIT = "git -c user.name=T -c user.email=t@example.org -c init.defaultBranch=main -c protocol.file.allow=always"
 WHO = b"T <t@example.org> 1700000000 +0000"
-
-
-def with_settings(script: str) -> str:
-    return re.sub(r"(?<![.\w/])git ", GIT + " ", script)
-
-
-def git(directory: Path, script: str) -> str:
-    done = subprocess.run(
-        ["sh", "-ec", with_settings(script)], cwd=directory, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 def fsck(directory: Path) -> str:

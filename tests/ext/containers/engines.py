@@ -19,7 +19,7 @@ import shutil
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -52,6 +52,13 @@ def require_one_of(kind: str, mode: str) -> None:
         pytest.skip(f"tried with {NAMED[0]}: what is plain is long, and the same container")
 
 
+def mudroom(place: Place, *words: str, environ: Mapping[str, str], **options: Any) -> subprocess.CompletedProcess[str]:
+    """The command line, in the project, with these variables and those of the place."""
+    named = {"HOME": place.home, "MUDROOM_STATE": place.state, "PYTHONPATH": SOURCE}
+    fixed = {"MUDROOM_KEEPER": "0", "LC_ALL": "C.UTF-8", **{name: str(path) for name, path in named.items()}}
+    return forked.run(words, cwd=place.project, env={**environ, **fixed}, **options)
+
+
 class EngineHere(NamedTuple):
     kind: EngineKind
     environ: dict[str, str]
@@ -65,19 +72,7 @@ class EngineHere(NamedTuple):
 
     def mudroom(self, place: Place, *argv: str, **options: Any) -> subprocess.CompletedProcess[str]:
         """The command line, in the project."""
-        more = {
-            "HOME": str(place.home),
-            "MUDROOM_KEEPER": "0",
-            "MUDROOM_STATE": str(place.state),
-            "PYTHONPATH": str(SOURCE),
-            "LC_ALL": "C.UTF-8",
-        }
-        return forked.run(
-            argv,
-            cwd=place.project,
-            env={**self.environ, **more},
-            **options,
-        )
+        return mudroom(place, *argv, environ=self.environ, **options)
 
     def ask(self, *words: str, check: bool = True, **options: Any) -> str:
         """What the engine's command line prints."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import time
 from typing import NoReturn
 
 import pytest
@@ -12,7 +13,7 @@ from msgspec import structs
 from conftest import Place
 from mudroom.errors import FileError
 from mudroom.ext.decisions import queue
-from mudroom.ext.decisions.cli import age_words
+from mudroom.ext.decisions.cli import cells_of
 from mudroom.ext.decisions.queue import RANKS, Decision, decisions, whole_forks
 from mudroom.ext.remarks.core.value import SentRemark
 from mudroom.ext.remarks.session import Remarks
@@ -91,15 +92,11 @@ def test_a_question_that_a_command_waits_for_comes_before_one_that_nobody_waits_
     assert [row.fork for row in sorted(rows, key=lambda row: row.order)] == ["b", "a"]
 
 
-def test_each_kind_has_words_and_ages_are_short() -> None:
+def test_each_kind_has_words_and_ages_are_short(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(re.fullmatch(r"[^\x00-\x1f]+", Decision(kind, "f").words) for kind in RANKS)
-    assert [age_words(number) for number in (-1, 59_999, 60_000, 3_600_000, 90_000_000)] == [
-        "0 s",
-        "59 s",
-        "1 min",
-        "1 h",
-        "1 d",
-    ]
+    monkeypatch.setattr(time, "time_ns", lambda: 10**18)
+    rows = [Decision("running", "f", since=10**12 - age) for age in (-1, 59_999, 60_000, 3_600_000, 86_400_000)]
+    assert [cells_of(row)[0][10:].strip() for row in rows] == ["0 s", "59 s", "1 min", "1 h", "1 d"]
 
 
 def test_a_command_with_control_characters_steers_no_terminal(place: Place) -> None:

@@ -20,6 +20,7 @@ import pytest
 from town import OpenGuard, Town, read_all, read_until
 
 pytest.importorskip("cryptography", reason="inspection needs the library cryptography")
+from mirror import read_head
 from seal import Seal, client
 
 from mudroom.core.network.host_rules import HostRule, parse_rule
@@ -79,13 +80,7 @@ def place(tmp_path: Path, shared: tuple[Seal, str]) -> Iterator[Place]:
 
 def hello(channel: ssl.SSLSocket) -> None:
     """Serve requests without bodies; each is told what it was."""
-    while True:
-        head = b""
-        while b"\r\n\r\n" not in head:
-            part = channel.recv(65536)
-            if not part:
-                return
-            head += part
+    while head := read_head(channel):
         channel.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\nX-Kind: echo\r\n\r\n" % len(head) + head)
 
 

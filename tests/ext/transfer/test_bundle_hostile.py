@@ -8,9 +8,7 @@ import os
 import random
 import tarfile
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -18,6 +16,7 @@ from bundle_place import SCRIPT, export, project, shown, take_in
 
 from clocks import let_pass
 from conftest import Place, listing
+from cut_off import crash_in_child
 from mudroom.core.retention import DAY, RetentionLimits
 from mudroom.errors import MudroomError, UsageError
 from mudroom.ext.transfer.vault.archive import RefusedArchive
@@ -290,23 +289,14 @@ def test_bytes_turned_over(sample: tuple[Session, bytes], place: Place) -> None:
 
 
 def test_killed_anywhere_an_import_leaves_nothing_that_gc_does_not_take(
-    sample: tuple[Session, bytes], monkeypatch: pytest.MonkeyPatch
+    sample: tuple[Session, bytes],
 ) -> None:
     session, data = sample
     names = [fork.name for fork in session.vault.forks()]
     for at in range(1, 400, 7):
-        pid = os.fork()
-        if pid == 0:
-            try:
-                counted(monkeypatch, at)
-                take_in(session.vault, data, "g")
-                os._exit(0)
-            finally:
-                os._exit(9)
-        _pid, status = os.waitpid(pid, 0)
-        if os.waitstatus_to_exitcode(status) == 0:
+        calls = ("mkdir", "rename", "unlink", "mknod", "symlink", "link", "write", "chmod")
+        if not crash_in_child(lambda: take_in(session.vault, data, "g"), at, calls):
             break
-        assert os.waitstatus_to_exitcode(status) == 7
         if "g" in (found := {fork.name for fork in session.vault.forks()}):  # killed once it had its name
             assert shown(session.changes.of("g")) == shown(session.changes.of("f"))
             assert check(session.vault) == []
@@ -320,19 +310,3 @@ def test_killed_anywhere_an_import_leaves_nothing_that_gc_does_not_take(
     else:
         raise AssertionError("the work never came to its end")
     assert {fork.name for fork in session.vault.forks()} == {*names, "g"}
-
-
-def counted(monkeypatch: pytest.MonkeyPatch, at: int) -> None:
-    count = [0]
-
-    def wrap(function: Callable[..., Any]) -> Callable[..., Any]:
-        def wrapped(*arguments: Any, **named: Any) -> Any:
-            count[0] += 1
-            if count[0] == at:
-                os._exit(7)
-            return function(*arguments, **named)
-
-        return wrapped
-
-    for name in ("mkdir", "rename", "unlink", "mknod", "symlink", "link", "write", "chmod"):
-        monkeypatch.setattr(os, name, wrap(getattr(os, name)))

@@ -7,9 +7,6 @@ import os
 from pathlib import Path
 
 import pytest
-
-pytest.importorskip("textual", reason="the extra tui is not installed")
-
 from driving import Driver, drive
 
 from box import if_namespaces
@@ -17,7 +14,9 @@ from conftest import Place, environment, listing
 from forked import run
 from mudroom.ext.tui.conflict import ConflictScreen
 
-pytestmark = [pytest.mark.slow, if_namespaces]
+pytest.importorskip("textual", reason="the extra tui is not installed")
+
+
 NUMBERS = "".join(f"line {number}\n" for number in range(1, 41))
 SCRIPT = """
 echo p > p; sed -i 's/line 5$/line five/; s/line 30$/line thirty/' ../lib/code
@@ -40,6 +39,8 @@ def fork(place: Place, lib: Path) -> str:
     return place.session().run([b"sh", b"-c", SCRIPT.encode()], roots=roots).fork
 
 
+@pytest.mark.slow
+@if_namespaces
 def test_the_parts_are_chosen_applied_and_undone_by_keys(place: Place, lib: Path, fork: str) -> None:
     before = listing(place.home), listing(lib), listing(place.project)
     code, tool = os.fsencode(lib / "code"), os.fsencode(place.home / ".tool/bin/tool")
@@ -81,6 +82,8 @@ def test_the_parts_are_chosen_applied_and_undone_by_keys(place: Place, lib: Path
     assert (listing(place.home), listing(lib), listing(place.project)) == before
 
 
+@pytest.mark.slow
+@if_namespaces
 def test_a_conflict_in_the_home_is_decided(place: Place, fork: str) -> None:
     (place.home / ".bashrc").write_text("mine\n")
 
@@ -101,6 +104,8 @@ def test_a_conflict_in_the_home_is_decided(place: Place, fork: str) -> None:
     assert (place.home / ".bashrc").read_text() == "a\nb\n"
 
 
+@pytest.mark.slow
+@if_namespaces
 def test_a_part_that_changed_since_is_not_discarded(place: Place, lib: Path, fork: str) -> None:
     async def script(driver: Driver) -> None:
         (_home, (_tied, there)) = place.session().changes.parts(fork)
@@ -114,6 +119,8 @@ def test_a_part_that_changed_since_is_not_discarded(place: Place, lib: Path, for
     assert place.session().vault.find(fork) is not None
 
 
+@pytest.mark.slow
+@if_namespaces
 def test_the_parts_as_json(place: Place, lib: Path, fork: str) -> None:
     done = run(["review", fork, "--json"], cwd=place.project, env=environment(place))
     told = json.loads(done.stdout)
@@ -126,6 +133,8 @@ def test_the_parts_as_json(place: Place, lib: Path, fork: str) -> None:
     assert (landed.returncode, (lib / "code").read_text().count("line thirty")) == (0, 1)
 
 
+@pytest.mark.slow
+@if_namespaces
 def test_a_remark_about_a_file_of_another_project(place: Place, lib: Path, fork: str) -> None:
     code = os.fsencode(lib / "code")
 
@@ -141,3 +150,61 @@ def test_a_remark_about_a_file_of_another_project(place: Place, lib: Path, fork:
         await driver.until(lambda: any("r1" in line for line in driver.shown()))
 
     drive(place, fork, script)
+
+
+pytest.importorskip("textual", reason="the extra tui is not installed")
+
+
+EDIT = """
+sed -i s/1.9.0/1.10.0/ package-lock.json
+sed -i 's/"a": 1/"a": 2/' a.json
+echo '{' >broken.ipynb
+printf 'PK\\005\\006%018d' 0 | tr 0 '\\0' >blob
+echo two >>README.md
+"""
+
+
+def test_parts_come_first_where_it_pays_and_the_text_is_one_key_away(place: Place) -> None:
+    place.write("package-lock.json", json.dumps({"packages": {"node_modules/a": {"version": "1.9.0"}}}))
+    place.write("a.json", '{"a": 1, "b": 2}\n')
+    place.write("README.md", "one\n")
+    session = place.session()
+    session.forks.new("f")
+    assert session.run([b"sh", b"-ec", EDIT.encode()], fork="f").exit_code == 0
+
+    async def look(driver: Driver) -> None:
+        await driver.by_directory()
+        await driver.to_file(b"package-lock.json")
+        assert "▌V shows its text" in {line.replace(" V", "▌V") for line in driver.shown()}
+        assert driver.shown()[-2:] == [" 1 raised", " ~ a  1.9.0 → 1.10.0  raised"]
+        await driver.press("V")
+        await driver.until(lambda: driver.diff.layout_of.groups)
+        assert any("node_modules" in line for line in driver.shown())
+        assert " V shows its packages" in driver.shown()
+        await driver.press("V")
+        await driver.until(lambda: driver.diff.shown.parts)
+        await driver.press("space")
+        assert b"package-lock.json" not in driver.review.selection.picks
+        await driver.press("space")
+        assert b"package-lock.json" in driver.review.selection.picks
+
+        await driver.to_file(b"a.json")
+        assert any('"a": 2' in line for line in driver.shown())
+        await driver.press("V")
+        await driver.until(lambda: driver.diff.shown.parts)
+        assert driver.shown()[-2:] == [" 1 changed", " ~ a  1 → 2"]
+
+        await driver.to_file(b"broken.ipynb")
+        assert " no cells: the new text is not a notebook of nbformat 4" in driver.shown()
+        assert driver.diff.layout_of.groups
+
+        await driver.to_file(b"blob")
+        assert driver.shown()[-2:] == [" V shows it without them", " no members"]
+
+        await driver.to_file(b"README.md")
+        before = driver.shown()
+        await driver.press("V", "j", "k")
+        await driver.to_file(b"README.md")
+        assert driver.shown() == before
+
+    drive(place, "f", look, session=session)

@@ -11,6 +11,7 @@ from mudroom.core.text.escaping import WIDEST
 from mudroom.core.text.linediff import split_lines
 from mudroom.ext.review.core.difference import line_of
 from mudroom.ext.web.api.file import ENOUGH, excerpt
+from mudroom.ext.web.api.region import utf16_spans
 
 DATA = st.lists(st.sampled_from([b"a", b"\n", b"\xff", "é".encode(), b"\r", b"bc"]), max_size=40).map(b"".join)
 
@@ -86,3 +87,12 @@ def test_of_a_line_that_was_not_read_to_its_end_nothing_is_shown() -> None:
     found = excerpt(data, "new", 1, 5, most=3)
     assert ([line.text for line in found.lines], found.whole) == (["a"], False)
     assert excerpt(data, "new", 1, 5, most=7).whole
+
+
+@given(st.text(max_size=30).filter(lambda text: text.isprintable()), st.data())
+def test_spans_as_javascript_counts(text: str, data: st.DataObject) -> None:
+    places = sorted(data.draw(st.lists(st.integers(0, len(text)), min_size=2, max_size=2)))
+    span = (places[0], places[1])
+    ((start, end),) = utf16_spans(text, [span])
+    units = text.encode("utf-16-le")
+    assert units[2 * start : 2 * end].decode("utf-16-le") == text[span[0] : span[1]]

@@ -1,14 +1,23 @@
-"""Messages of the page's verb, each brought about by what a user would type."""
+"""Messages of the page's verb: wrong words and lines, a path, and another system."""
 
 from __future__ import annotations
 
 import os
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
 
 from conftest import Place
+from mudroom.errors import MudroomError, UsageError
+from mudroom.ext.web.cli import page_server
 from mudroom.ext.web.cli.new_project import open_folder
 from test_messages_by_doing import Told, all_told, refused
+from test_usage_messages import require_told
+from whole_text import whole
 
-__all__ = ["all_told"]  # a fixture
+__all__ = ["all_told"]  # fixtures
 
 LINES = {
     "serve --host-name http://a": "'http://a' is not the name of a host (as in --host-name box.example, without http://)",
@@ -30,3 +39,31 @@ def test_a_folder_outside(place: Place) -> None:
             pass
 
     refused(folders, look)
+
+
+def test_the_page_on_windows_starts_nothing_in_the_background(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page_server, "sys", SimpleNamespace(platform="win32"))
+    told = "no command runs in the background on Windows (mudroom exec --fork f -- COMMAND)"
+    with pytest.raises(MudroomError, match=whole(told)):
+        page_server._start(cast(Any, None), b"/p", "f", (b"true",), None)
+
+
+def test_a_path_that_is_written_in_another_way(tmp_path: Path) -> None:
+    root = os.fsencode(tmp_path)
+    (tmp_path / "x").mkdir()
+    with (
+        pytest.raises(UsageError, match=whole(f"{tmp_path}//x is not a normalised path (write {tmp_path}/x)")),
+        open_folder([root], root + b"//x"),
+    ):
+        pass
+
+
+WRONG = {
+    "serve x": "serve takes no argument x (mudroom serve --help)",
+    "serve 8080": "serve takes no argument 8080 (mudroom serve --port 8080)",
+    "web": "there is no verb 'web' (did you mean mudroom serve --open?)",
+}
+
+
+def test_a_wrong_word_names_the_right_one(capfd: pytest.CaptureFixture[str]) -> None:
+    require_told(WRONG, capfd)

@@ -1,4 +1,4 @@
-"""Pages of a fork whose sandbox stands between commands."""
+"""Lists and pages of a fork leave the sandbox that stands for it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from standing_fork import stand, stands
 
 
 @pytest.mark.both_users
-def test_pages_leave_it(place: Place) -> None:
+def test_lists_and_pages_leave_it(place: Place) -> None:
     session = place.session()
     stand(session)
     session.sandboxes.foreground()
+    assert session.forks.is_at_rest("f")
     require_at_rest(session, "f")
     assert stands(session)

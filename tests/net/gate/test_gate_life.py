@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -46,6 +46,13 @@ def connect(host: str, port: int) -> bytes:
 def is_open(client: socket.socket) -> bool:
     """Whether the tunnel has come about."""
     return read_exactly(client, len(ESTABLISHED)) == ESTABLISHED  # and nothing of what the server may have said
+
+
+def guarded(town: Town, talk: Callable[[socket.socket], object]) -> tuple[int, OpenGuard]:
+    """The port of a server that talks so, ``db.example``, and a guard that allows it."""
+    port = town.serve(talk)
+    town.names({"db.example": [["127.0.0.1"]]})
+    return port, town.guard(allow("db.example", port))
 
 
 def memory(pid: int) -> int:
@@ -188,9 +195,7 @@ def test_little_is_held_of_whoever_waits(town: Town) -> None:
 
 
 def test_rules_change_while_a_guard_is_open(town: Town) -> None:
-    port = town.serve(echo)
-    town.names({"db.example": [["127.0.0.1"]]})
-    guard = town.guard(allow("db.example", port))
+    port, guard = guarded(town, echo)
     client = guard.connect(connect("db.example", port))
     assert is_open(client)
     guard.guard.update([HostRule("deny", "db.example")])
@@ -253,9 +258,7 @@ def test_garbage_halves_and_silence_end_soon(tmp_path: Path, words: bytes, said:
 
 def test_a_tunnel_that_begins_with_half_a_hello_ends_soon(tmp_path: Path) -> None:
     with Town(tmp_path, constants=HASTE) as town:
-        port = town.serve(echo)
-        town.names({"db.example": [["127.0.0.1"]]})
-        guard = town.guard(allow("db.example", port))
+        port, guard = guarded(town, echo)
         client = guard.connect(connect("db.example", port))
         assert is_open(client)
         client.sendall(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03")
@@ -265,9 +268,7 @@ def test_a_tunnel_that_begins_with_half_a_hello_ends_soon(tmp_path: Path) -> Non
 
 def test_a_tunnel_may_be_silent_for_as_long_as_it_likes(tmp_path: Path) -> None:
     with Town(tmp_path, constants=HASTE) as town:
-        port = town.serve(echo)
-        town.names({"db.example": [["127.0.0.1"]]})
-        guard = town.guard(allow("db.example", port))
+        port, guard = guarded(town, echo)
         client = guard.connect(connect("db.example", port))
         assert is_open(client)
         client.settimeout(1.0)
@@ -282,9 +283,7 @@ def test_a_client_that_never_reads_fills_nothing(town: Town) -> None:
         while True:
             client.sendall(b"x" * 65536)
 
-    port = town.serve(flood)
-    town.names({"db.example": [["127.0.0.1"]]})
-    guard = town.guard(allow("db.example", port))
+    port, guard = guarded(town, flood)
     client = guard.connect()
     client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     client.sendall(connect("db.example", port))
@@ -305,9 +304,7 @@ def test_a_server_that_dies_ends_the_tunnel(town: Town) -> None:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
         client.close()  # with a reset
 
-    port = town.serve(die)
-    town.names({"db.example": [["127.0.0.1"]]})
-    guard = town.guard(allow("db.example", port))
+    port, guard = guarded(town, die)
     client = guard.connect(connect("db.example", port))
     assert is_open(client)
     client.sendall(b"?")
@@ -321,9 +318,7 @@ def test_a_thousand_connections_at_one_time(town: Town) -> None:
     if hard < 4096:
         pytest.skip(f"this user may have {hard} open files")
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 4096), hard))
-    port = town.serve(echo)
-    town.names({"db.example": [["127.0.0.1"]]})
-    guard = town.guard(allow("db.example", port))
+    port, guard = guarded(town, echo)
     clients = [guard.connect(connect("db.example", port)) for _ in range(400)]
     assert all(is_open(client) for client in clients)
     idle = [guard.connect() for _ in range(600)]
@@ -338,9 +333,7 @@ def test_a_thousand_connections_at_one_time(town: Town) -> None:
 
 
 def test_a_gate_without_descriptors_lives_on(town: Town) -> None:
-    port = town.serve(echo)
-    town.names({"db.example": [["127.0.0.1"]]})
-    guard = town.guard(allow("db.example", port))
+    port, guard = guarded(town, echo)
     assert is_open(guard.connect(connect("db.example", port)))
     _soft, hard = resource.prlimit(town.gate.pid, resource.RLIMIT_NOFILE)
     resource.prlimit(town.gate.pid, resource.RLIMIT_NOFILE, (40, hard))
@@ -421,9 +414,7 @@ def test_a_gate_that_is_killed_takes_its_connections_and_another_takes_over(town
 
 def test_connections_wait_while_no_gate_is_there(town: Town) -> None:
     """Nothing else takes them: they stand in the queue of the listener, which the host has kept."""
-    port = town.serve(echo)
-    town.names({"db.example": [["127.0.0.1"]]})
-    guard = town.guard(allow("db.example", port))
+    port, guard = guarded(town, echo)
     assert is_open(guard.connect(connect("db.example", port)))
     os.kill(town.gate.pid, signal.SIGKILL)
     os.waitid(os.P_PID, town.gate.pid, os.WEXITED | os.WNOWAIT)
@@ -508,9 +499,7 @@ def test_bytes_that_clients_sent_before_the_end_are_judged(
 
 
 def test_a_gate_that_hangs_keeps_nobody_waiting(town: Town) -> None:
-    port = town.serve(echo)
-    town.names({"db.example": [["127.0.0.1"]]})
-    guard = town.guard(allow("db.example", port))
+    port, guard = guarded(town, echo)
     assert is_open(guard.connect(connect("db.example", port)))
     guard.take(guard.guard.receive())
     os.kill(town.gate.pid, signal.SIGSTOP)

@@ -11,12 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from box import ENVIRONMENT, KINDS, Box, kill_with_descendants
+from box import ENVIRONMENT, KINDS, Box, fresh, kill_with_descendants
 from mudroom.errors import CommandNotStarted, MudroomError
 from mudroom.sandbox.client.capture import CapturedOutput
 from mudroom.sandbox.client.invocation import Invocation
 from mudroom.sandbox.client.launcher_client import LauncherClient, SpawnedLauncher
 from mudroom.sandbox.client.report import StepFailed
+
+__all__ = ["fresh"]  # a fixture
 
 pytestmark = pytest.mark.both_users
 
@@ -38,15 +40,6 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount")
 @pytest.fixture
 def box(tmp_path: Path, client: LauncherClient) -> Box:
     return Box(tmp_path, client)
-
-
-@pytest.fixture
-def fresh(tmp_path: Path) -> Iterator[Box]:
-    """With a launcher of its own, so that it is known which run of a session a run is."""
-    client = LauncherClient(SpawnedLauncher())
-    client.start()
-    yield Box(tmp_path, client)
-    client.close()
 
 
 def descriptors() -> set[str]:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from box import ENVIRONMENT, Box, if_namespaces
+from box import ENVIRONMENT, Box, fresh, if_namespaces
 from mudroom.core.confinement.plan import standing_plan
 from mudroom.errors import MudroomError
 from mudroom.sandbox.client.capture import CapturedOutput
@@ -26,20 +26,14 @@ from mudroom.sandbox.client.report import StepFailed
 from mudroom.sandbox.client.template import StandingPlace
 from whole_text import told
 
+__all__ = ["fresh"]  # a fixture
+
 pytestmark = pytest.mark.both_users
 
 DIED = "the sandbox launcher died (run the command again; nothing was applied)"
 AGAIN = "(run the command again; mudroom doctor tries the sandbox)"
 NOT_RUNNING = f"the sandbox launcher is not running {AGAIN}"
 GONE = f"the sandbox launcher is gone: Broken pipe {AGAIN}"
-
-
-@pytest.fixture
-def fresh(tmp_path: Path) -> Iterator[Box]:
-    client = LauncherClient(SpawnedLauncher())
-    client.start()
-    yield Box(tmp_path, client)
-    client.close()
 
 
 @if_namespaces

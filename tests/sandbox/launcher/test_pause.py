@@ -16,23 +16,16 @@ from pathlib import Path
 
 import pytest
 
-from box import KINDS, Box, Conversation, if_namespaces, tree
+from box import KINDS, Box, Conversation, fresh, if_namespaces, tree
 from clocks import give_way
 from mudroom.sandbox.client.capture import CapturedOutput
 from mudroom.sandbox.client.launcher_client import LauncherClient, SpawnedLauncher
 from native_init import COMPILERS, compile_library
 from tiers import QUICK
 
+__all__ = ["fresh"]  # a fixture
+
 pytestmark = pytest.mark.both_users
-
-
-@pytest.fixture
-def fresh(tmp_path: Path) -> Iterator[Box]:
-    """With a launcher of its own, so that the first run is the first."""
-    client = LauncherClient(SpawnedLauncher())
-    client.start()
-    yield Box(tmp_path, client)
-    client.close()
 
 
 def sizes(directory: Path) -> dict[str, int]:

@@ -14,12 +14,11 @@ import pytest
 from mudroom.errors import MudroomError, Unsupported
 from mudroom.stage.layers.layer import OPAQUE, WHITEOUT
 from mudroom.stage.layers.union import OneLayer, Union, staged_source
-from mudroom.stage.source import OpenSource, Source, read_all, walk
+from mudroom.stage.source import OpenSource, read_all
 from mudroom.stage.views.mount import mount_overlay, unmount
+from test_layer import Shown, shown
 
 pytestmark = [pytest.mark.both_users, pytest.mark.root]
-
-Shown = dict[bytes, tuple[str, int, bytes]]
 
 ORDINARY = ("nothing", "file", "link", "fifo", "empty", "full", "closed")
 IN_LAYERS = (*ORDINARY, "whiteout", "opaque", "less")
@@ -67,16 +66,6 @@ def levels(root: Path, *names: str) -> list[Path]:
     for name in names:
         (root / name).mkdir()
     return [root / name for name in names]
-
-
-def shown(source: Source) -> Shown:
-    found: Shown = {}
-    for path, entry in walk(source):
-        content = entry.target
-        if entry.kind == "file":
-            content = read_all(source, path, 1000) or b""
-        found[path] = (entry.kind, entry.mode, content)
-    return found
 
 
 @contextmanager

@@ -9,10 +9,10 @@ import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+import cut_off
 from clocks import steady
 from mudroom.core.journal.event import Event
 from mudroom.core.journal.event_filter import EventFilter
@@ -270,10 +270,6 @@ def test_an_archive_that_is_gone_or_cut_off(path: Path) -> None:
 # --- killed anywhere ---
 
 
-class Killed(Exception):
-    pass
-
-
 CALLS = ("rename", "unlink", "fsync", "open", "pwrite", "makedirs")
 
 
@@ -281,21 +277,7 @@ def counted(
     patch: pytest.MonkeyPatch, journal: Journal, act: Callable[[int], None], calls: tuple[str, ...] = CALLS
 ) -> None:
     """Every call that changes the disk and every statement, from now on, first calls ``act`` with its number."""
-    count = [0]
-
-    def step(*_what: object) -> None:
-        count[0] += 1
-        act(count[0])
-
-    def wrap(function: Callable[..., Any]) -> Callable[..., Any]:
-        def wrapped(*arguments: Any, **named: Any) -> Any:
-            step()
-            return function(*arguments, **named)
-
-        return wrapped
-
-    for name in calls:
-        patch.setattr(os, name, wrap(getattr(os, name)))
+    step = cut_off.counted(patch, act, calls)
     journal._open().set_trace_callback(step)
 
 

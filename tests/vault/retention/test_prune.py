@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import mudroom.vault.retention.expiry
 from clocks import let_pass, steady
 from conftest import Place
+from cut_off import counted
 from empty_vault import vault
 from inner_path import inner
 from mudroom.core.clock import SECOND, CommandStart
@@ -37,7 +37,6 @@ from whole_text import whole
 __all__ = ["vault"]  # a fixture
 
 WIDE = RetentionLimits(30 * DAY, 50, 1 << 50)
-LATER = 31 * DAY
 
 
 def later(days: int = 2) -> int:
@@ -138,29 +137,24 @@ def test_nothing_is_removed_while_an_apply_is_unfinished(place: Place) -> None:
 
 
 @contextmanager
-def cut_off(at: int) -> Iterator[list[int]]:
-    """The call number ``at`` that renames, removes or writes durably ends the work, as SIGKILL would."""
-    count = [0]
+def cut_off(at: int) -> Iterator[list[bool]]:
+    """The call number ``at`` that renames, removes or writes durably ends the work, as SIGKILL would. Yield whether it
+    came to its end, for afterwards."""
 
     class Killed(BaseException):
         pass
 
-    def wrap(function: Callable[..., Any]) -> Callable[..., Any]:
-        def wrapped(*arguments: Any, **named: Any) -> Any:
-            count[0] += 1
-            if count[0] == at:
-                raise Killed
-            return function(*arguments, **named)
+    def act(number: int) -> None:
+        if number == at:
+            raise Killed
 
-        return wrapped
-
+    ended = [True]
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("rename", "unlink", "rmdir", "fsync"):
-            patch.setattr(os, name, wrap(getattr(os, name)))
+        counted(patch, act, ("rename", "unlink", "rmdir", "fsync"))
         try:
-            yield count
+            yield ended
         except Killed:
-            count[0] = -1
+            ended[0] = False
 
 
 def test_killed_anywhere_an_apply_is_whole_or_gone(place: Place) -> None:
@@ -170,7 +164,7 @@ def test_killed_anywhere_an_apply_is_whole_or_gone(place: Place) -> None:
         session = place.session()
         apply_times(place, session, 3 - len(session.vault.applies()))
         last = session.vault.applies()[-1]
-        with cut_off(at) as count:
+        with cut_off(at) as ended:
             collect_garbage(session.vault, kept, later())
         known = {stone.name for stone in tombstones(session.vault)}
         for path in session.vault.applies():
@@ -180,7 +174,7 @@ def test_killed_anywhere_an_apply_is_whole_or_gone(place: Place) -> None:
         assert len(session.vault.applies()) == 2
         assert session.vault.applies()[-1] == last
         assert [problem for problem in check(session.vault) if problem.subject != "journal"] == []
-        if count[0] >= 0:
+        if ended[0]:
             break
     else:
         raise AssertionError("the work never came to its end")

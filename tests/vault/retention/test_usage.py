@@ -12,8 +12,11 @@ import pytest
 
 from conftest import Place, full_listing
 from inner_path import inner
+from mudroom.core.merge.operations import Op
 from mudroom.core.retention import RetentionLimits
+from mudroom.core.tree.entry import Entry
 from mudroom.stage import disk
+from mudroom.vault.apply.landing import removed_first
 from mudroom.vault.disk_usage import measure
 from mudroom.vault.retention.prune import collect_garbage
 from mudroom.vault.retention.usage import KindUsage, is_unused, usage, vault_named, vault_total, vaults, why_unusable
@@ -167,3 +170,26 @@ def test_a_vault_that_holds_nothing_is_unused_after_a_day(place: Place, vault: V
     assert is_unused(vault, now + 2 * day)
     session, _result = place.sh("echo a > a")
     assert not is_unused(session.vault, now + 2 * day)
+
+
+FILE = Entry("file", 0o644, 0, b"", 1, 0, 1, 0, 0, 0, 0)
+
+
+def test_a_former_name_goes_before_the_new_one_comes() -> None:
+    ops = (
+        Op("place", b"README", 1, None, FILE),
+        Op("place", b"other", 2, None, FILE),
+        Op("remove", b"gone", 3, FILE, None, after=b"other"),
+        Op("remove", b"readme", 4, FILE, None, after=b"README"),
+    )
+    assert [(op.path, op.after) for op in removed_first(ops)] == [
+        (b"readme", b""),
+        (b"README", b""),
+        (b"other", b""),
+        (b"gone", b"other"),
+    ]
+
+
+def test_other_operations_stay_as_they_are() -> None:
+    ops = (Op("swap", b"readme", 1, FILE, FILE), Op("remove", b"README.md", 2, FILE, None))
+    assert removed_first(ops) == ops

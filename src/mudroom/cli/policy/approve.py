@@ -7,7 +7,7 @@ import select
 
 from mudroom.cli.project_session import open_session
 from mudroom.cli.terminal.approver import remember_command
-from mudroom.cli.terminal.asking import NoAnswer, answers_to, describe_decision, text
+from mudroom.cli.terminal.asking import NoAnswer, answers_to, describe_decision
 from mudroom.cli.terminal.command_approver import (
     HOUR,
     KEYS,
@@ -24,6 +24,8 @@ from mudroom.core.approval_queue import VALIDITY, QueueDecision, QueueRow, row_t
 from mudroom.core.network.host_entry import offered_rule
 from mudroom.core.network.host_rules import ASKED, HostRule
 from mudroom.core.network.upload_host import upload_note
+from mudroom.core.text.plural import age_words
+from mudroom.core.tree.path import show_text
 from mudroom.core.tree.quote import show_words
 from mudroom.errors import MudroomError, UsageError
 from mudroom.policy.host_answers import keep
@@ -98,10 +100,10 @@ def _list(rows: list[QueueRow], queue: Queue, context: Context) -> int:
         return 0
     for row in rows:
         asked = row.asked
-        age = _age(row_to_json(row, now)["age_s"])
+        age = age_words(row_to_json(row, now)["age_s"])
         state = "" if row.waiter else "nobody waits any more"
         state = state if row.decision is None else describe_decision(row.decision)
-        who = [text(asked.question.agent) or "-", text(asked.question.fork) or "-"]
+        who = [show_text(asked.question.agent) or "-", show_text(asked.question.fork) or "-"]
         words = [row.name, age, *who, _describe_request(row), _describe_verdict(row), f"[{state}]" if state else ""]
         context.terminal.out("  ".join(filter(None, words)))
     if not rows:
@@ -115,7 +117,7 @@ def _describe_request(row: QueueRow) -> str:
     if row.asked.host is not None:
         offered = offers_of(row.asked.host) if row.state == "waiting" else []
         shown = "; ".join(f"{offer.label}: mudroom approve {row.name} {_option(offer)}" for offer in offered)
-        return f"to reach {text(row.asked.host.host)}:{row.asked.host.port}" + (f" ({shown})" if shown else "")
+        return f"to reach {show_text(row.asked.host.host)}:{row.asked.host.port}" + (f" ({shown})" if shown else "")
     return show_words(row.asked.command.command, 200) if row.asked.command is not None else ""
 
 
@@ -128,14 +130,7 @@ def _describe_verdict(row: QueueRow) -> str:
         note = upload_note(row.asked.host.host) if row.asked.host is not None else ""
         return f"(no rule; {note})" if note else "(no rule)"
     verdict = row.asked.command.verdict
-    return f"({', '.join(verdict.classes)}: {text(verdict.reason)})  {terms(row.asked.command)}".rstrip()
-
-
-def _age(seconds: int) -> str:
-    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
-        if seconds >= size:
-            return f"{seconds // size} {unit}"
-    return f"{seconds} s"
+    return f"({', '.join(verdict.classes)}: {show_text(verdict.reason)})  {terms(row.asked.command)}".rstrip()
 
 
 # --- answering ---
@@ -291,11 +286,11 @@ def question_lines(row: QueueRow) -> list[str]:
     """Return a question for people: who asks for what, and why."""
     host = row.asked.host
     if host is not None:
-        agent = f"{text(host.agent)} wants" if host.agent else "A command wants"
-        place = f", from the fork {text(host.fork)}" if host.fork else ""
+        agent = f"{show_text(host.agent)} wants" if host.agent else "A command wants"
+        place = f", from the fork {show_text(host.fork)}" if host.fork else ""
         note = upload_note(host.host)
-        lines = [f"{agent} to reach {text(host.host)}:{host.port}{place} ({text(host.way)})"]
-        return [*lines, f"{text(host.host)}: {note}"] if note else lines
+        lines = [f"{agent} to reach {show_text(host.host)}:{host.port}{place} ({show_text(host.way)})"]
+        return [*lines, f"{show_text(host.host)}: {note}"] if note else lines
     assert row.asked.command is not None
     return describe_question(row.asked.command, row.asked)
 

@@ -24,7 +24,7 @@ from mudroom.core.network.preset import offers
 from mudroom.core.network.upload_host import upload_note
 from mudroom.core.system.closing import Descriptor
 from mudroom.core.text.answer_place import answered_by
-from mudroom.core.tree.path import show
+from mudroom.core.tree.path import show, show_text
 from mudroom.errors import MudroomError
 from mudroom.sandbox.client.connection import wait_readable
 from mudroom.typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
@@ -272,12 +272,8 @@ def _host_text(question: FlowQuestion) -> str:
 
 
 def describe_decision(decision: QueueDecision) -> str:
-    why = f": {text(decision.reason)}" if decision.reason else ""
-    return f"{decision.state}{answered_by(text(decision.by))}{why}"
-
-
-def text(value: str) -> str:
-    return show(value.encode("utf-8", "surrogatepass"))
+    why = f": {show_text(decision.reason)}" if decision.reason else ""
+    return f"{decision.state}{answered_by(show_text(decision.by))}{why}"
 
 
 def forget_typed(descriptor: int) -> bool:

@@ -17,7 +17,6 @@ from mudroom.cli.terminal.asking import (
     interrupts,
     legend,
     read_answer,
-    text,
 )
 from mudroom.core.approval.approval import (
     CommandAnswer,
@@ -29,7 +28,7 @@ from mudroom.core.approval.approval import (
 )
 from mudroom.core.approval.shown_question import shown_question
 from mudroom.core.approval_queue import QueueDecision, QueuedQuestionRecord, answer_of
-from mudroom.core.tree.path import show
+from mudroom.core.tree.path import show, show_text
 from mudroom.core.tree.quote import show_words
 from mudroom.errors import MudroomError
 from mudroom.typing import TYPE_CHECKING
@@ -153,14 +152,14 @@ def _question_lines(question: CommandQuestion, ticket: Ticket, queue: Queue) -> 
 def describe_question(question: CommandQuestion, asked: QueuedQuestionRecord | None = None) -> list[str]:
     """Return the question as lines for a terminal."""
     question = shown_question(question)
-    place = f"in the fork {text(question.fork)}" if question.fork else "in a new fork"
-    head = f"{text(question.agent)} wants to run, {place}" if question.agent else f"To run {place}"
+    place = f"in the fork {show_text(question.fork)}" if question.fork else "in a new fork"
+    head = f"{show_text(question.agent)} wants to run, {place}" if question.agent else f"To run {place}"
     verdict = question.verdict
     lines = [
         f"{head}:",
         "  " + show_words(question.command),
         f"  in {show(question.cwd)}",
-        f"  {', '.join(verdict.classes)}: {text(verdict.reason)} ({text(verdict.rule)})",
+        f"  {', '.join(verdict.classes)}: {show_text(verdict.reason)} ({show_text(verdict.rule)})",
     ]
     if question.terms:
         lines.append(f"  {terms(question)}")
@@ -169,7 +168,7 @@ def describe_question(question: CommandQuestion, asked: QueuedQuestionRecord | N
         more = f" and {len(question.files) - 5} more" if len(question.files) > 5 else ""
         lines.append(f"  for {', '.join(names)}{more} as of now")
     if asked is not None:
-        lines += [f"  asked anew: {text(asked.note)}"] if asked.note else []
+        lines += [f"  asked anew: {show_text(asked.note)}"] if asked.note else []
         lines += [f"  hour: {hour}"] if (hour := hour_of(question)) else []
     if can_be_kept(question):
         lines += [f"  {word}: {rule_of(question, word == 'always')}" for word in ("always", "never")]
@@ -178,7 +177,7 @@ def describe_question(question: CommandQuestion, asked: QueuedQuestionRecord | N
 
 def terms(question: CommandQuestion) -> str:
     """Return the terms under which the command would run, as a line."""
-    return ", ".join(map(text, question.terms))
+    return ", ".join(map(show_text, question.terms))
 
 
 def choices(question: CommandQuestion, *, in_queue: bool) -> str:

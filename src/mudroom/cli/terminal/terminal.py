@@ -56,9 +56,6 @@ class Terminal:
     def style(self, text: str, style: str, stream: int = 2) -> str:
         return f"\x1b[{_STYLES[style]}m{text}\x1b[0m" if self._colour[stream] else text
 
-    def coloured(self, stream: int) -> bool:
-        return self._colour[stream]
-
     def columns(self, stream: int) -> int:
         """Return the terminal's columns, or a number larger than any line if the stream is not a terminal."""
         try:

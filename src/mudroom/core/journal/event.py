@@ -82,12 +82,13 @@ def digest_of(previous: str, number: int, time: int, kind: str, fork: str, data:
     equal input."""
     parts = []
     for field in (previous, str(number), str(time), kind, fork, data):
-        encoded = _encoded(field)
+        encoded = encoded_field(field)
         parts.append(b"%d:" % len(encoded) + encoded)
     return sha256_hex(b"".join(parts))
 
 
-def _encoded(field: str) -> bytes:
+def encoded_field(field: str) -> bytes:
+    """Return a field in UTF-8, also if it is not a text that mudroom wrote."""
     try:
         return field.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:  # an unpaired surrogate: the event was edited, which must be reported, not raised

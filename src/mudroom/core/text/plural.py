@@ -1,4 +1,4 @@
-"""Numbers with their nouns, and a line that shows progress."""
+"""Numbers with their nouns, sizes, ages, and a line that shows progress."""
 
 from __future__ import annotations
 
@@ -16,6 +16,14 @@ def amount(number: int) -> str:
             break
         value /= 1000
     return f"{value:.0f} {unit}" if unit == "B" or value >= 100 else f"{value:.1f} {unit}"
+
+
+def age_words(seconds: int) -> str:
+    """Return an age as ``3 min``; ``0 s`` if it is negative."""
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds // size} {unit}"
+    return f"{max(0, seconds)} s"
 
 
 def progress_line(label: str, done: int, total: int) -> str:

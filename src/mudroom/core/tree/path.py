@@ -85,6 +85,11 @@ def show(path: bytes) -> str:
     return escaped(path.decode("utf-8", "surrogateescape").replace("\\", "\\\\"))
 
 
+def show_text(text: str) -> str:
+    """Return text, which may have surrogates, for display, as ``show`` does."""
+    return show(text.encode("utf-8", "surrogatepass"))
+
+
 def show_path(path: bytes) -> str:
     """Return a file name or path for display, as ``show`` does, with ambiguous spaces escaped.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from mudroom.cli.terminal.terminal import cut
+from mudroom.core.text.plural import age_words
 from mudroom.core.tree.path import show
 from mudroom.ext.decisions.queue import Decision, Kind, decisions, whole_forks
 from mudroom.typing import NamedTuple
@@ -30,18 +31,9 @@ def queue_lines(vault: Vault, width: int, without: tuple[Kind, ...] = ()) -> Que
 
 def cells_of(row: Decision) -> tuple[str, str]:
     """Return a decision's kind and age, and the rest. A question's name comes first: ``mudroom approve`` takes it."""
-    age = age_words(time.time_ns() // 10**6 - row.since) if row.since else ""
+    age = age_words((time.time_ns() // 10**6 - row.since) // 1000) if row.since else ""
     name = show(row.fork.encode("utf-8", "surrogateescape"))
     who = f"  of {row.agent}" if row.agent and row.agent != row.fork else ""
     place = f"{row.question}{f'  {name}' if row.fork else ''}" if row.question else name
     words = f"{row.words}{f': {row.problem}' if row.problem else ''}{f'  {row.command}' if row.command else ''}"
     return f"{row.kind:<10}  {age:>6}  ", f"{place}{who}  {words}".rstrip()
-
-
-def age_words(milliseconds: int) -> str:
-    """Return an age as ``3 min``."""
-    seconds = max(milliseconds, 0) // 1000
-    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
-        if seconds >= size:
-            return f"{seconds // size} {unit}"
-    return f"{seconds} s"

@@ -17,7 +17,7 @@ from mudroom.core.journal.event import data_of, wall
 from mudroom.core.journal.event_filter import EventFilter
 from mudroom.core.text.plural import counted
 from mudroom.core.tree.change import Summary
-from mudroom.core.tree.path import show
+from mudroom.core.tree.path import show_text
 from mudroom.core.tree.quote import show_words
 from mudroom.errors import MudroomError
 from mudroom.ext.remarks.store import RemarkStore
@@ -159,9 +159,9 @@ def _question(row: QueueRow) -> Decision:
         what = f"{question.host}:{question.port}"
     return Decision(
         "question",
-        _text(question.fork),
-        _text(question.agent),
-        command=_text(what),
+        show_text(question.fork),
+        show_text(question.agent),
+        command=show_text(what),
         since=row.asked.when.time // _MS,
         question=row.name,
         has_waiter=row.waiter != 0,
@@ -257,7 +257,3 @@ def _recorded(vault: Vault, name: str) -> int:
         return os.lstat(vault.fork(name).path + b"/record").st_mtime_ns // _MS
     except (MudroomError, OSError):
         return 0
-
-
-def _text(value: str) -> str:
-    return show(value.encode("utf-8", "surrogatepass"))

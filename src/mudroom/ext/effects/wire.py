@@ -20,7 +20,6 @@ LONGEST_HEAD = 1 << 20
 """Bytes of a push before its pack."""
 MOST_REFS = 32 << 20
 """Bytes of a server's list of refs."""
-_ID = regex(rb"[0-9a-f]{40}")
 _COMMAND = regex(rb"([0-9a-f]{40}) ([0-9a-f]{40}) (refs/[^\0-\x20\x7f~^:?*\[\\]{1,250})")
 _BAD_REF = regex(r"\.\.|@\{|//|/\.|\.lock(/|$)|[/.]$")
 _ADVERTISED = regex(rb"([0-9a-f]{40}) ([^\0\n]{1,1024})")

@@ -14,7 +14,7 @@ from mudroom.core.tree.change import Change
 from mudroom.core.tree.path import show_path
 from mudroom.core.tree.review_tags import has_hunks
 from mudroom.errors import ForkMoved
-from mudroom.ext.order.core.risk import RANKS, FileRisk, Risk, rate, rate_by_name
+from mudroom.ext.order.core.risk import FileRisk, rate, rate_by_name
 from mudroom.ext.review.roots import roots_of
 from mudroom.typing import TYPE_CHECKING, NamedTuple
 from mudroom.vault.forks.both_sides import SidePair, SideReader
@@ -130,11 +130,3 @@ def _texts(sides: SideReader, change: Change, before: SidePair | None) -> tuple[
     if old is None or new is None or max(len(old), len(new)) > LARGEST or is_binary(old) or is_binary(new):
         return None
     return old, new
-
-
-def risk_counts(rows: tuple[RatedChange, ...]) -> dict[Risk, int]:
-    """Return the number of rows of each risk, the costliest first."""
-    counts = dict.fromkeys(RANKS, 0)
-    for row in rows:
-        counts[row.risk.risk] += 1
-    return {risk: count for risk, count in counts.items() if count}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import select
 import signal
 import socket
 from collections.abc import Sequence
@@ -12,6 +11,7 @@ from contextlib import suppress
 
 from mudroom.core.system import rights
 from mudroom.net.listeners.late_socket import READY
+from mudroom.sandbox.client.connection import wait_readable
 from mudroom.session.confinement.namespace_program import start
 
 AHEAD = b"4"
@@ -43,9 +43,7 @@ class SocketMaker:
     @property
     def is_over(self) -> bool:
         """Whether the command has ended."""
-        poller = select.poll()
-        poller.register(self._gone, select.POLLIN)
-        return bool(poller.poll(0))
+        return bool(wait_readable((self._gone,), 0.0))
 
     def make(self, family: bytes) -> socket.socket:
         """Return a non-blocking socket. ``family``: a key of ``FAMILIES``. Raise OSError, with EAFNOSUPPORT if the

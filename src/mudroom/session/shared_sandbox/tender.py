@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import _thread
 import os
-import select
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -30,6 +29,7 @@ from mudroom.core.tree import stack
 from mudroom.core.tree.change import Changeset
 from mudroom.errors import MudroomError, UsageError
 from mudroom.sandbox.client.capture import GRACE, SIGKILL, SIGTERM
+from mudroom.sandbox.client.connection import wait_readable
 from mudroom.sandbox.client.held import ENDING, HeldSandbox
 from mudroom.sandbox.client.invocation import Invocation
 from mudroom.session.shared_sandbox.visitor import OTHER_TERMS, Visitors
@@ -131,7 +131,7 @@ class BackgroundCommand:
         """Read the rest of the pipes after the command has ended, and close them."""
         for descriptor in list(self.streams):
             # Not until end of file: another process may have inherited the pipe and keep it open.
-            while _readable([descriptor], 0) and self.take(descriptor):
+            while wait_readable([descriptor], 0.0) and self.take(descriptor):
                 pass
             if descriptor in self.streams:
                 self.streams.pop(descriptor).close()
@@ -380,7 +380,8 @@ class SharedSandbox:
             alive = [background for background in self.backgrounds.values() if background.ended is None]
         streams = {descriptor: background for background in alive for descriptor in background.streams}
         reports = {background.running.fileno(): background for background in alive}
-        ready = _readable([self._wake, self.held.fileno(), *streams, *reports, *gate, *visits], LOOK)
+        watched = [self._wake, self.held.fileno(), *streams, *reports, *gate, *visits]
+        ready = wait_readable(watched, time.monotonic() + LOOK)
         if self._wake in ready:
             os.read(self._wake, 4096)
         if self.files is not None:
@@ -550,10 +551,3 @@ def run_in(held: HeldSandbox, invocation: Invocation, cwd: bytes) -> Running:
         if held.door.is_closed:
             raise UsageError(*JUST_ENDED) from error
         raise
-
-
-def _readable(descriptors: Sequence[int], seconds: float) -> list[int]:
-    poller = select.poll()
-    for descriptor in descriptors:
-        poller.register(descriptor, select.POLLIN)
-    return [descriptor for descriptor, _event in poller.poll(int(seconds * 1000))]

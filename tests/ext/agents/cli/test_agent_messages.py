@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import sys
 
 import pytest
 
@@ -11,9 +12,17 @@ from conftest import Place
 from mudroom.cli.main import run
 from mudroom.ext.agents.card import load_card
 from mudroom.ext.agents.catalog import Catalog
+from mudroom.ext.agents.cli import hook_shell
+from screen import Screen
+from test_approve_verb import Approving
 from test_messages_by_doing import Told, all_told, environ_of, refused
+from test_messages_of_machines import Told as ToldOf
+from test_messages_of_machines import terminal_lines, told
+from test_narrow_lists import require_narrow
+from test_taken_terminal import BELL, FULL_SCREEN, PUSH, cli
+from test_usage_messages import ENVIRON, require_told
 
-__all__ = ["all_told"]  # a fixture
+__all__ = ["all_told", "cli", "told"]  # fixtures
 
 LINES = {
     "acp --json -- x": "--json is not for acp: its standard output belongs to the editor (leave it out)",
@@ -77,3 +86,69 @@ def test_wrong_places(place: Place, monkeypatch: pytest.MonkeyPatch, capfd: pyte
 def test_a_fork_without_a_checkpoint(all_told: Told) -> None:
     told = "f has no checkpoint from which it differs (mudroom checkpoint --fork f lists them)"
     all_told({"rollback --fork f": told})
+
+
+def test_a_protocol_is_not_for_a_person(place: Place) -> None:
+    assert terminal_lines(place, "mcp") == (
+        "mudroom: mudroom mcp speaks a protocol on its standard input, and that is a terminal "
+        "(claude mcp add mudroom -- mudroom mcp lets a client start it)\n"
+    )
+
+
+def test_inside_a_sandbox(told: ToldOf) -> None:
+    assert told("mcp", MUDROOM="1") == (
+        "mudroom: mudroom mcp runs inside mudroom, where its forks would be lost with the sandbox "
+        "(the client's own commands and edits are staged already: leave the server out)\n"
+    )
+
+
+def test_a_machine_without_a_shell(told: ToldOf, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As an image without one."""
+    monkeypatch.setattr(hook_shell, "_DIRECTORIES", ("/nowhere/bin", "/nowhere/sbin"))
+    assert told(f"hook shell {place.root}/shims") == (
+        "mudroom: no shell is installed in /nowhere/bin, /nowhere/sbin (install bash, or dash)\n"
+    )
+
+
+WRONG = {
+    "agent": "agent needs an action: run, ls, show, settings, check, card (mudroom agent --help)",
+    "agent list": "agent has no action 'list' (did you mean mudroom agent ls? mudroom agent --help)",
+    "agent claude": "agent has no action 'claude' (mudroom agent run claude runs it; mudroom agent --help)",
+    "hook install": "hook install needs agent: claude, codex, ",
+    "hook uninstall claude": "there is no action 'uninstall' of hook (mudroom hook install claude --remove)",
+    "agent ls --all": "agent has no option --all (mudroom agent --help)",
+}
+
+
+def test_a_wrong_word_names_the_right_one(capfd: pytest.CaptureFixture[str]) -> None:
+    require_told(WRONG, capfd)
+
+
+def test_a_shim_has_a_directory(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, place: Place
+) -> None:
+    """An empty word, of an unset variable, was the current directory: the project."""
+    monkeypatch.chdir(place.project)
+    before = os.listdir()
+    assert run(["hook", "shell", ""], ENVIRON) == 125
+    assert "DIR is empty" in capfd.readouterr().err and os.listdir() == before
+
+
+def test_the_list_of_agents_is_no_wider_than_the_terminal(place: Place) -> None:
+    require_narrow(place, ("agent ls",))
+
+
+def test_an_agents_denied_host_never_asks(cli: Approving) -> None:
+    """By its profile: telemetry."""
+    place = cli.place
+    programs = place.home / "bin"
+    programs.mkdir()
+    (programs / "claude").write_text(f"#!{sys.executable}\n{FULL_SCREEN}")
+    (programs / "claude").chmod(0o755)
+    words = [sys.executable, "-m", "mudroom", "agent", "run", "--", "claude", "statsig.anthropic.com:443"]
+    path = f"{programs}:{os.environ['PATH']}"
+    screen = Screen(place, "env", f"PATH={path}", *words, columns=300)
+    seen = screen.expect("told HTTP/1.1 403.*changed nothing").string.decode()
+    assert "Allow" not in seen and PUSH not in seen and BELL not in seen
+    assert screen.exit_code() == 0
+    assert cli.queue.rows() == []

@@ -9,12 +9,15 @@ import pytest
 
 from conftest import Place, act_as
 from furnished_home import card, furnished, short
+from mudroom.core.agent.card import AgentCard
 from mudroom.core.agent.sandbox_level import BARE, REFUSE, LevelPolicy
 from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
+from test_appearance import Machines, machines, require_not_looked_into
 from test_level_zero import mudroom
 
-__all__ = ["furnished", "short"]  # fixtures
+__all__ = ["furnished", "machines", "short"]  # fixtures
+
 pytestmark = pytest.mark.both_users
 
 
@@ -87,3 +90,7 @@ def test_the_command_line_with_a_card(furnished: Place) -> None:
     done = mudroom(furnished, "exec", "--json", "--card", str(path), "--", sys.executable, "-c", tool)
     found = json.loads(done.stdout)
     assert (found["level"], found["credentials"], found["stdout"]) == (0, ["gh"], "HIDDEN")
+
+
+def test_a_home_of_another_user_is_not_looked_into(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
+    require_not_looked_into(machines, monkeypatch, AgentCard("goose"))

@@ -10,7 +10,6 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Literal
 
 import pytest
 
@@ -21,7 +20,6 @@ from mudroom.core.settings import Settings
 from test_logins import meanwhile
 from tiers import pairs
 
-How = Literal["in place", "renamed"]
 PATIENCE = 30.0
 """Seconds for what is seen at once where it works."""
 WRITE = {"in place": "echo {text} > {file}", "renamed": "echo {text} > {file}.new && mv {file}.new {file}"}

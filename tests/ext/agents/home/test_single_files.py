@@ -11,6 +11,7 @@ import pytest
 
 from background_command import heard
 from conftest import Place, act_as
+from engines import EngineHere
 from mudroom.core.agent.card import AgentCard, Requirements
 from mudroom.core.result import Result
 from mudroom.core.settings import Settings
@@ -185,3 +186,33 @@ def test_every_way_of_writing_for_an_agent_s_own_file(place: Place, agent: str, 
         assert [change.path for change in changes] == [file.encode()]
     assert results == (dict.fromkeys(WAYS, "") if level else AT_LEVEL_ZERO)
     assert host.read_text() == '{"hooks": 0}\n'
+
+
+IN_CONTAINER = {
+    "in place": "",
+    "truncated": "",
+    "renamed": "EBUSY",
+    "unlinked and created": "EBUSY",
+    "linked and renamed": "EBUSY",
+    "another entry": "EXDEV",
+    "another directory": "EBUSY",
+}
+"""By way: the error that the program gets; none: the host has it. The file is a mount there."""
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("file", [".npmrc", ".config/git/credentials", ".ssh/known_hosts"])
+def test_a_write_arrives_or_the_program_has_an_error(engine: EngineHere, place: Place, file: str) -> None:
+    host = written(place, file)
+    session = engine.session(place, Settings(network="none"))
+    act_as(session, card=AgentCard("agent", 2, Requirements(keychain=(f"~/{file}",))))
+    results = {}
+    for way, code in WAYS.items():
+        lines = "".join(f"    {line}\n" for line in code.strip().splitlines())
+        tried = f"import errno\ntry:\n{lines}except OSError as error:\n    print(errno.errorcode[error.errno])"
+        host.write_text("token=old\n")
+        error = python(session, file, tried, new=f"token={way}\n").stdout.decode().strip()
+        results[way] = error
+        assert host.read_text() == ("token=old\n" if error else f"token={way}\n"), way
+    assert results == IN_CONTAINER
+    assert Path(place.home / file).stat().st_mode & 0o777 == 0o600

@@ -30,7 +30,6 @@ WORDS = {
     "codex": ("codex", "exec", "--dangerously-bypass-hook-trust", "{prompt}"),
 }
 """Command lines without what takes the agent's own protection away."""
-EVENTS = {"claude": "PreToolUse", "codex": "PreToolUse", "gemini": "BeforeTool"}
 
 
 _PATCH = """\

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -11,12 +12,20 @@ from typing import Any
 import pytest
 
 import mudroom
+from conformance.bypasses import groups as _of_bypasses  # noqa: F401  importing it fills the table
+from conformance.escapes import groups as _of_escapes  # noqa: F401
 from conftest import Place
 from mudroom.errors import UsageError
 from mudroom.ext.agents.library import FORMATS, RoomTools
-from mudroom.ext.agents.tools.table import TOOLS
+from mudroom.ext.agents.mcp import resource
+from mudroom.ext.agents.tools.table import TOOLS, call
+from mudroom.ext.agents.tools.workspace import ToolWorkspace
 from mudroom.library import satellite
 from rooms import LONG, environ_of, open_room, policy, processes_with
+from test_looks import storing
+from test_shown_secrets import SHOWN_ENV, project, run
+
+__all__ = ["project"]  # fixtures
 
 
 @pytest.fixture
@@ -169,3 +178,61 @@ def test_the_names_are_those_of_the_type() -> None:
         return {name for name in vars(kind) if not name.startswith("_")}
 
     assert names_of(RoomTools) == names_of(satellite.ToolSet)
+
+
+def test_the_tools_of_an_agent_say_it(place: Place) -> None:
+    session = place.session(agent="agent")
+    background = storing(session)
+    workspace = ToolWorkspace(session, "f")
+    result = call(workspace, "diff", {})
+    assert result.text.startswith("[f is running (") and "this is a look, not a review]\n" in result.text
+    assert result.data["in_use"] == session.changes.look("f").in_use
+    (content,) = resource.contents(workspace, resource.CHANGES)
+    assert content["text"].startswith("f is running (")
+    background.end()
+
+
+def test_the_tools_of_an_agent(project: Place) -> None:
+    run(project, b"echo more >> .env; echo x >> file", SHOWN_ENV)
+    project.session().forks.checkpoint("f", "p")
+    run(project, b"echo again >> .env; echo y >> file", SHOWN_ENV)
+    workspace = ToolWorkspace(project.session(), "f")
+    for since in ("", "p"):
+        text = call(workspace, "diff", {"since": since}).text
+        assert "hunter2" not in text and "+y" in text
+        assert "# .env: a secret of the user's, which is not shown" in text
+    for name, arguments in (("read", {"path": ".env"}), ("grep", {"pattern": "hunter2"})):
+        assert "hunter2" not in call(workspace, name, arguments).text
+
+
+def workspace(place: Place) -> ToolWorkspace:
+    return ToolWorkspace(place.session(agent="agent"), "f")
+
+
+@pytest.mark.parametrize("pattern", ["--pre=./evil", "-X./evil", "--exec=./evil", "-f/etc/passwd"])
+def test_a_pattern_of_a_tool_is_never_an_option(place: Place, pattern: str) -> None:
+    place.write("evil", "#!/bin/sh\ntouch ran\n", 0o755)
+    place.write("a", f"one {pattern} two\n")
+    found = call(workspace(place), "grep", {"pattern": pattern})
+    assert not found.is_error
+    assert [match["path"] for match in found.data["matches"]] == ["a"]
+    assert not call(workspace(place), "glob", {"pattern": pattern}).is_error
+    assert [name for name in os.listdir(place.project) if name == "ran"] == []
+    assert [entry["name"] for entry in call(workspace(place), "list", {}).data["entries"]] == ["a", "evil"]
+
+
+@pytest.mark.parametrize("name", ["dangerouslyDisableSandbox", "sandbox", "unsandboxed", "level", "env", "net"])
+def test_no_argument_of_a_tool_leaves_the_sandbox(place: Place, name: str) -> None:
+    assert [tool for tool, row in TOOLS.items() if name in row.input_schema["properties"]] == []
+    result = call(workspace(place), "bash", {"command": "id", name: True})
+    assert result.is_error
+    assert name in result.text
+
+
+@pytest.mark.parametrize("cwd", ["/", "..", "../..", "/etc", "sub/../..", "out", "out/x"])
+def test_a_working_directory_outside_is_refused(place: Place, cwd: str) -> None:
+    place.write("sub/a", "x")
+    (place.project / "out").symlink_to(place.root)
+    result = call(workspace(place), "bash", {"command": "pwd", "cwd": cwd})
+    assert result.is_error, result.text
+    assert not call(workspace(place), "bash", {"command": "pwd", "cwd": "sub"}).is_error

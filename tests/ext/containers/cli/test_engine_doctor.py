@@ -21,6 +21,7 @@ from mudroom.ext.containers.cli.engine import (
     walls,
 )
 from mudroom.ext.containers.core.container import Engine
+from mudroom.ext.containers.engine.engine import current
 from mudroom.ext.containers.engine.trial import ContainerTrial
 from tiers import each
 
@@ -124,6 +125,14 @@ def test_an_engine_that_starts_nothing(tmp_path: Path) -> None:
     assert rows[ENGINE][0] == "missing"
     assert rows[ENGINE][1] == "level 2 needs Docker 28 to start a container; found: docker: no"
     assert rows[GATE] == ("not probed", "no container could be started", "an engine first")
+
+
+def test_an_engine_is_asked_once_for_the_rows_and_the_command_behind_them(tmp_path: Path) -> None:
+    asked = tmp_path / "asked"
+    environ = _environ(tmp_path, docker=f"[ $1 = info ] && echo >>{asked} && echo '{json.dumps(INFO)}' && exit; exit 1")
+    _rows(tmp_path, environ)
+    assert current(environ).kind == "docker"
+    assert asked.read_text() == "\n"
 
 
 def test_only_the_engine_of_the_policy_counts(tmp_path: Path) -> None:

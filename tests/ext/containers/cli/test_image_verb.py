@@ -9,27 +9,15 @@ from pathlib import Path
 
 import pytest
 
-import forked
 from conftest import Place
-from engines import SOURCE, EngineHere
+from engines import EngineHere
+from engines import mudroom as mudroom_here
 from test_images import BUSYBOX, is_static
 
 
 def mudroom(place: Place, *words: str, path: str = "/nowhere") -> subprocess.CompletedProcess[str]:
     """Without an engine."""
-    environ = {
-        "HOME": str(place.home),
-        "MUDROOM_KEEPER": "0",
-        "MUDROOM_STATE": str(place.state),
-        "PYTHONPATH": str(SOURCE),
-        "LC_ALL": "C.UTF-8",
-        "PATH": path,
-    }
-    return forked.run(
-        words,
-        cwd=place.project,
-        env=environ,
-    )
+    return mudroom_here(place, *words, environ={"PATH": path})
 
 
 WRONG = [

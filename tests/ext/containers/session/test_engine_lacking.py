@@ -11,9 +11,8 @@ from typing import Any, cast
 
 import pytest
 
-import forked
 from conftest import Place
-from engines import SOURCE
+from engines import SOURCE, mudroom
 from mudroom.core.settings import Settings
 from mudroom.errors import Unsupported
 from mudroom.ext.containers.engine import engine
@@ -34,17 +33,7 @@ class Alone:
         place.write("f", "1\n")
 
     def mudroom(self, *argv: str) -> subprocess.CompletedProcess[str]:
-        named = {
-            "HOME": str(self.place.home),
-            "MUDROOM_KEEPER": "0",
-            "MUDROOM_STATE": str(self.place.state),
-            "PYTHONPATH": str(SOURCE),
-        }
-        return forked.run(
-            argv,
-            cwd=self.place.project,
-            env={"PATH": str(self.bin), "LC_ALL": "C.UTF-8", **named},
-        )
+        return mudroom(self.place, *argv, environ={"PATH": str(self.bin)})
 
     def engine(self, name: str, script: str) -> None:
         path = self.bin / name

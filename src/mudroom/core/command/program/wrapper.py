@@ -6,7 +6,7 @@ begins, so the whole is unknown.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from mudroom.core.command.locations import CommandContext, CommandFinding, change_directory
 from mudroom.core.command.option_catalogue import grammar_of
@@ -27,7 +27,6 @@ from mudroom.core.command.table_rule import (
 from mudroom.core.command.variable import is_harmless_value, runs_code
 from mudroom.core.command.word import UNKNOWN, Word
 
-Judge = Callable[[Sequence[Word], CommandContext], CommandFinding]
 _SHELL_WORDS = names("-o +o pipefail errexit nounset --norc --noprofile --login --posix --restricted")
 _SHELL_LETTERS = frozenset(b"celuxnvfao")
 

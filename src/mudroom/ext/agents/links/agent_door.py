@@ -7,8 +7,8 @@ reaches.
 from __future__ import annotations
 
 import os
-import select
 import socket
+import time
 from contextlib import closing
 
 from mudroom.core.agent.endpoint import AgentEndpoint
@@ -16,6 +16,7 @@ from mudroom.errors import MudroomError, UsageError
 from mudroom.ext.agents.core.fork_consent import shown_by
 from mudroom.ext.agents.links.fork_connection import connect_inside
 from mudroom.ext.agents.links.fork_grants import side_of
+from mudroom.sandbox.client.connection import wait_readable
 from mudroom.session.confinement.dialler import DialledFork
 from mudroom.session.session import Session
 from mudroom.typing import NamedTuple
@@ -60,9 +61,6 @@ def open_agent(session: Session, agent: str, fork: str) -> OpenAgent:
         )
     pool, where = session.machine.gate.inner_sockets, f"{side.fork.label}:{endpoint.port}"
     with closing(connect_inside(pool, place, side.fork, endpoint.port, where, DialledFork(-1, shown[0]))) as pending:
-        if pending.fileno() >= 0:
-            poller = select.poll()
-            poller.register(pending.fileno(), select.POLLIN)
-            if not poller.poll(PATIENCE * 1000):
-                raise MudroomError(f"{where} does not accept connections", "mudroom ps shows what runs")
+        if pending.fileno() >= 0 and not wait_readable((pending.fileno(),), time.monotonic() + PATIENCE):
+            raise MudroomError(f"{where} does not accept connections", "mudroom ps shows what runs")
         return OpenAgent(socket.socket(fileno=pending.result().descriptor), endpoint, fork)

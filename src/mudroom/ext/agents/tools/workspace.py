@@ -12,8 +12,7 @@ from __future__ import annotations
 import _thread
 import time
 from collections import OrderedDict
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 
 from mudroom.core.text.regex import regex
 from mudroom.core.tree.path import show
@@ -157,13 +156,6 @@ class ToolWorkspace:
     def path(self, tree: Tree, path: str) -> bytes:
         """Return the path relative to the project, resolved in the fork's view. Raise ToolError if it leads out."""
         return inside(tree, self.session.project, path)
-
-    @contextmanager
-    def writing(self) -> Iterator[Tree]:
-        """Yield the tree for a change to files, which is on disk after the block."""
-        with self.edits:
-            yield self.tree()
-            flush_write(self.session.forks, self.fork)
 
     def write(self, path: bytes, content: bytes) -> None:
         """Write a file. Raise ToolError if another writer has changed it meanwhile; hold ``edits``."""

@@ -16,7 +16,7 @@ from mudroom.core.confinement.protection import Finding, State
 from mudroom.core.settings import EngineChoice
 from mudroom.errors import MudroomError
 from mudroom.ext.containers.core.container import KINDS, Engine
-from mudroom.ext.containers.engine.engine import ANY, FoundEngine, install, survey
+from mudroom.ext.containers.engine.engine import ANY, FoundEngine, install, keep_current, survey
 from mudroom.ext.containers.engine.image import provide_host_image
 from mudroom.ext.containers.engine.trial import ContainerTrial, attempt, keep
 from mudroom.ext.containers.session.containers import provide_profile
@@ -104,6 +104,7 @@ def _examined(directory: bytes, environ: Mapping[bytes, bytes], gate: Gate, want
     if not local:
         return [_by_the_policy(_none(candidates, wanted), wanted), *_not_probed("no container can be started")]
     engine = local[0]
+    keep_current(engine, environ, wanted)  # for the command behind the row of the gate
     try:
         tried, trial = _try(engine, directory, environ)
     except MudroomError as error:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import _socket
 import json
 import os
-import select
 import struct
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +24,7 @@ from mudroom.ext.containers.core.container import Container, ContainerMount, Eng
 from mudroom.ext.containers.engine.engine import ask
 from mudroom.ext.containers.engine.orphans import hold_below, make_held
 from mudroom.ext.containers.engine.runtime import PLACE, PROGRAM, provide
-from mudroom.sandbox.client.connection import Connection
+from mudroom.sandbox.client.connection import Connection, wait_readable
 from mudroom.sandbox.client.invocation import ClientTraits
 from mudroom.sandbox.client.launcher_client import LauncherClient
 from mudroom.sandbox.limits.gauge import Gauge, find
@@ -155,9 +154,7 @@ class ContainedLauncher:
         return self.connection is None or self._is_at_end(LAST)
 
     def _is_at_end(self, seconds: float) -> bool:
-        poller = select.poll()
-        poller.register(self._door.fileno(), select.POLLIN)
-        return bool(poller.poll(seconds * 1000))
+        return bool(wait_readable((self._door.fileno(),), time.monotonic() + seconds))
 
     def end(self) -> bool:
         """Make the launcher end, with all its sandboxes; return whether it has ended. Its socket ends with its process.
@@ -263,11 +260,10 @@ def _start_container(
 def _wait_for_launcher(listener: _socket.socket, ended: Callable[[], str]) -> _socket.socket:
     """Wait for the launcher to connect. ``ended`` returns a reason if the engine knows that the container has ended.
     Raise MudroomError if it has ended or does not connect in time."""
-    poller, until = select.poll(), time.monotonic() + ARRIVAL
-    poller.register(listener.fileno(), select.POLLIN)
-    while not poller.poll(SLICE * 1000):
+    until = time.monotonic() + ARRIVAL
+    while not wait_readable((listener.fileno(),), time.monotonic() + SLICE):
         why, hint = ended(), "mudroom doctor looks for the cause"
-        if poller.poll(0):
+        if wait_readable((listener.fileno(),), 0.0):
             break  # the launcher was just slow
         if why:
             raise MudroomError(f"the container ended before its launcher came up: {why}", hint)

@@ -110,7 +110,7 @@ def _last_line(text: bytes) -> str:
 def current(environ: Mapping[bytes, bytes], wanted: EngineChoice = "auto") -> Engine:
     """Choose an engine as ``choose`` does, remote ones included, with a cache. One thread looks while others wait. A
     choice stays fresh for ``FRESH`` seconds, a failure for ``FRESH_ERROR``."""
-    key = (wanted, *(environ.get(name, b"") for name in DECISIVE))
+    key = _key(environ, wanted)
     with _choosing:
         choice, until = _chosen.get(key, (None, 0.0))
         if choice is None or time.monotonic() > until:
@@ -122,6 +122,16 @@ def current(environ: Mapping[bytes, bytes], wanted: EngineChoice = "auto") -> En
     if isinstance(choice, Unsupported):
         raise Unsupported(choice.protection, choice.needs, choice.found, choice.hint)
     return choice
+
+
+def keep_current(engine: Engine, environ: Mapping[bytes, bytes], wanted: EngineChoice = "auto") -> None:
+    """Cache the engine that a caller's own ``survey`` has found as the choice of ``current``."""
+    with _choosing:
+        _chosen[_key(environ, wanted)] = (engine, time.monotonic() + FRESH)
+
+
+def _key(environ: Mapping[bytes, bytes], wanted: EngineChoice) -> tuple[Any, ...]:
+    return (wanted, *(environ.get(name, b"") for name in DECISIVE))
 
 
 _choosing = _thread.allocate_lock()

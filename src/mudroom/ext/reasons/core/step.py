@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from mudroom.core.journal.event import Event, data_of, wall
+from mudroom.core.journal.event import Event, data_of, encoded_field, wall
 from mudroom.core.tree.path import ancestors
 from mudroom.typing import Any, NamedTuple
 
@@ -133,19 +133,12 @@ def _step(event: Event, kind: str, data: Mapping[str, Any], began: int, ended: i
         whole = [
             row for row in rows if isinstance(row, list) and len(row) == 3 and all(isinstance(e, str) for e in row)
         ]
-        paths = {_encoded(path): PathTouch(what, digest) for path, what, digest in whole}
+        paths = {encoded_field(path): PathTouch(what, digest) for path, what, digest in whole}
     agent = data.get("agent")
     return Step(
         event.number, kind, command, agent if isinstance(agent, str) else "", began, ended,
         _number(data.get("exit_code")), paths, _number(data.get("paths_left_out")) or 0,
     )  # fmt: skip
-
-
-def _encoded(path: str) -> bytes:
-    try:
-        return path.encode("utf-8", "surrogateescape")
-    except UnicodeEncodeError:  # the event was edited
-        return path.encode("utf-8", "surrogatepass")
 
 
 def _number(value: Any) -> int | None:

@@ -26,7 +26,7 @@ from mudroom.core.approval.approval import (
 from mudroom.core.approval_queue import VALIDITY, QueueRow, is_repeated
 from mudroom.core.network.upload_host import upload_note
 from mudroom.core.text.answer_place import answered_by
-from mudroom.core.tree.path import show, show_path
+from mudroom.core.tree.path import show_path, show_text
 from mudroom.core.tree.quote import LONGEST, show_words
 from mudroom.errors import MudroomError, UsageError
 from mudroom.ext.web import shape
@@ -105,11 +105,11 @@ def question_of(vault: Vault, row: QueueRow) -> shape.QuestionShape:
         row.state,
         asked.when.time // _MS,
         row.waiter != 0,
-        _text(question.fork),
-        _text(question.agent),
+        show_text(question.fork),
+        show_text(question.agent),
         "",
         "",
-        note=_text(asked.note),
+        note=show_text(asked.note),
         can_keep=can_be_kept(question),
         until=until,
         used=row.used,
@@ -123,7 +123,7 @@ def question_of(vault: Vault, row: QueueRow) -> shape.QuestionShape:
     if decision is not None:
         is_held = decision.state == "allowed" and is_repeated(decision, vault.approvals.moment())
         result.holds_until = decision.when.time // _MS + int(VALIDITY * 1000) if is_held else 0
-        result.by, result.reason, result.kept = _text(decision.by), _text(decision.reason), decision.keep
+        result.by, result.reason, result.kept = show_text(decision.by), show_text(decision.reason), decision.keep
         result.ended = decision.when.time // _MS
     if isinstance(question, CommandQuestion):
         _add_command(result, question)
@@ -133,24 +133,20 @@ def question_of(vault: Vault, row: QueueRow) -> shape.QuestionShape:
 
 
 def _add_host(result: shape.QuestionShape, question: HostQuestion) -> None:
-    result.what = f"{_text(question.host)}:{question.port}"
+    result.what = f"{show_text(question.host)}:{question.port}"
     note = upload_note(question.host)
-    result.why = f"no rule says whether it may be reached ({_text(question.way)}){'; ' if note else ''}{note}"
+    result.why = f"no rule says whether it may be reached ({show_text(question.way)}){'; ' if note else ''}{note}"
 
 
 def _add_command(result: shape.QuestionShape, question: CommandQuestion) -> None:
     verdict = question.verdict
     result.what = show_words(question.command, SHOWN if result.state == "waiting" else LONGEST)
-    result.why = f"{', '.join(verdict.classes)}: {_text(verdict.reason)} ({_text(verdict.rule)})"
+    result.why = f"{', '.join(verdict.classes)}: {show_text(verdict.reason)} ({show_text(verdict.rule)})"
     result.cwd = show_path(question.cwd)
-    result.terms = [_text(term) for term in question.terms]
+    result.terms = [show_text(term) for term in question.terms]
     result.files = [show_path(path) for path, _digest in question.files[:_FILES]]
     if len(question.files) > _FILES:
         result.files.append(f"… and {len(question.files) - _FILES} more")
-
-
-def _text(value: str) -> str:
-    return show(value.encode("utf-8", "surrogatepass"))
 
 
 def _row(queue: Queue, name: str) -> QueueRow:
@@ -181,8 +177,8 @@ def _require_shown(row: QueueRow, request: shape.AnswerShape) -> str:
 def _describe_end(row: QueueRow) -> str:
     """Return how a question was decided, in one line."""
     assert row.decision is not None
-    why = f": {_text(row.decision.reason)}" if row.decision.reason else ""
-    return f"it has ended already: {row.state}{answered_by(_text(row.decision.by))}{why}"
+    why = f": {show_text(row.decision.reason)}" if row.decision.reason else ""
+    return f"it has ended already: {row.state}{answered_by(show_text(row.decision.by))}{why}"
 
 
 def _write_rule(call: ApiCall, row: QueueRow, allow: bool, offered: str) -> str:
