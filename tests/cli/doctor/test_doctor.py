@@ -14,7 +14,7 @@ from mudroom.core.confinement.protection import Finding
 from mudroom.core.registry import is_installed
 from mudroom.core.settings import Settings
 from mudroom.errors import Unsupported
-from mudroom.sandbox.linux.forbidden import why_forbidden
+from mudroom.sandbox.linux.forbidden import _read, why_forbidden
 from tiers import each
 
 pytestmark = [pytest.mark.both_users, pytest.mark.root]
@@ -119,6 +119,20 @@ def test_landlock(abi: int, state: str) -> None:
         ({"unprivileged_userns_clone": "0"}, (), "to users", "sysctl kernel.unprivileged_userns_clone=1"),
         ({"max_user_namespaces": "0"}, (), "permits none", "sysctl user.max_user_namespaces="),
         ({"max_user_namespaces": "15000"}, ("/.dockerenv",), "container's own filter", "--security-opt seccomp="),
+        (
+            {"current": "python3 (enforce)"},
+            (),
+            "the AppArmor profile python3 forbids them",
+            "add the rule `userns,` to",
+        ),
+        (
+            {"current": "docker-default (enforce)"},
+            ("/.dockerenv",),
+            "container's own filter",
+            "--security-opt seccomp=",
+        ),
+        ({"current": "python3 (complain)"}, (), "this kernel", "CONFIG_USER_NS"),
+        ({"current": "unconfined"}, (), "this kernel", "CONFIG_USER_NS"),
         ({}, (), "this kernel", "CONFIG_USER_NS"),
     ],
 )
@@ -127,6 +141,16 @@ def test_the_exact_fix_is_named(settings: dict[str, str], marks: tuple[str, ...]
         "/usr/bin/python3.11", lambda path: settings.get(path.rpartition("/")[2], ""), lambda path: path in marks
     )
     assert why in found and fix in told
+
+
+def test_the_profile_of_a_long_path_is_read_whole(tmp_path: Path) -> None:
+    (tmp_path / "current").write_text(f"/opt/{'d' * 90}/python3 (enforce)\n")
+    told, _fix = why_forbidden(
+        "python3",
+        lambda path: _read(str(tmp_path / "current")) if path.endswith("current") else "",
+        lambda _path: False,
+    )
+    assert told == f"the AppArmor profile /opt/{'d' * 90}/python3 forbids them"
 
 
 @pytest.mark.parametrize(

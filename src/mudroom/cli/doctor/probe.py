@@ -192,16 +192,11 @@ def _sandbox(run: Runner) -> Finding:
         Settings(), "readlink /proc/self/ns/user; ls -d /home/* /root 2>/dev/null"
     )
     if error:
-        return Finding("a sandbox", "missing", error, _permit()[1])
+        return Finding("a sandbox", "missing", error, why_forbidden(os.path.realpath(sys.executable))[1])
     if _is_ours(out, "user"):
-        weaker = notes[0] if notes else "no namespaces"
-        why, fix = _permit()
-        return Finding("a sandbox", "degraded", f"{weaker}; {why}", fix)
+        why, fix = why_forbidden(os.path.realpath(sys.executable))
+        return Finding("a sandbox", "degraded", f"{notes[0] if notes else 'no namespaces'}; {why}", fix)
     return Finding("a sandbox", "strict", "user, mount, pid, ipc, uts and cgroup namespaces, a root of its own")
-
-
-def _permit() -> tuple[str, str]:
-    return why_forbidden(os.path.realpath(sys.executable))
 
 
 def _overlay(run: Runner) -> Finding:
