@@ -12,12 +12,14 @@ from origin_fixtures import Follow, archive, follow, session
 from scripted_worker import HELLO, ScriptedFleet, ScriptedWorker
 
 from conftest import Place, full_listing
+from mudroom import __version__
 from mudroom.core.network.host_rules import HostRule
 from mudroom.core.settings import Settings
 from mudroom.errors import MudroomError, UsageError
 from mudroom.ext.fleet.cli import fleet_run, fleet_table
 from mudroom.ext.fleet.origin import dispatcher
 from mudroom.ext.fleet.origin.errand_log import ErrandLog
+from mudroom.ext.fleet.origin.probe import probe
 from mudroom.ext.fleet.origin.run import FleetErrand, FrontEnd, RunRequest, begin
 from mudroom.ext.fleet.wire import message as wire
 from mudroom.session import Session
@@ -287,6 +289,33 @@ def test_a_broken_fetch_goes_on_where_it_was(follow: Follow, archive: bytes) -> 
     here = follow(ScriptedFleet(a=make))
     assert here.states() == [("r1-1", 1, "kept", "r1-1")]
     assert offsets == sorted(set(offsets)) and len(offsets) == -(-len(archive) // 100)
+
+
+OLDER, NEWER = "pipx upgrade mudroom, there", "pipx upgrade mudroom, here"
+
+
+@pytest.mark.parametrize(
+    ("hello", "said"),
+    [
+        (
+            [1, "0.0.9"],
+            f"a: mudroom 0.0.9 there speaks protocol 1, mudroom {__version__} here {wire.PROTOCOL}: {OLDER}",
+        ),
+        ([9, "9.9"], f"a: mudroom 9.9 there speaks protocol 9, mudroom {__version__} here {wire.PROTOCOL}: {NEWER}"),
+        ([9, "9.9", *[{"strange": 1}] * 30], f"speaks protocol 9, mudroom {__version__} here {wire.PROTOCOL}: {NEWER}"),
+        (HELLO._replace(mudroom="9.9", vault_format=99), "a: mudroom 9.9 there has vaults of format 99, mudroom"),
+    ],
+)
+def test_a_worker_of_another_version_is_named_with_the_command_that_mends_it(
+    follow: Follow, hello: object, said: str
+) -> None:
+    """Whatever the rest of its hello is: the first two fields are the same in every protocol."""
+    fleet = ScriptedFleet(a=lambda: ScriptedWorker(hello=lambda worker, _: worker.send(wire.HELLO, hello)))
+    here = follow(fleet)
+    (row,) = here.rows()
+    assert row.state == "failed" and said in row.reason and "\n" not in row.reason
+    asked = probe(fleet.workers, fleet.start, 20.0)
+    assert said.removeprefix("a: ") in asked[0].reason and fleet_table.probe_lines(asked)[0].startswith("a  not usable")
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import math
 
+import msgspec
+
 from mudroom.api import show
 from mudroom.ext.fleet.origin.errand_log import AttemptRow
-from mudroom.ext.fleet.wire.frame import LinkError
-from mudroom.ext.fleet.wire.message import DIGEST, ErrandOutcome, WorkerHello
+from mudroom.ext.fleet.wire.frame import Frame, LinkError
+from mudroom.ext.fleet.wire.message import DIGEST, PROTOCOL, ErrandOutcome, WorkerHello, message_of
 
 STATES = frozenset({"ended", "refused", "failed", "cancelled", "expired", "lost"})
 LARGEST = 10 * 10**9
@@ -50,8 +52,16 @@ def checked_outcome(outcome: ErrandOutcome, key: tuple[str, int]) -> ErrandOutco
     )
 
 
-def checked_hello(hello: WorkerHello) -> WorkerHello:
-    """Return a worker's hello, with texts that a terminal cannot obey."""
+def checked_hello(frame: Frame) -> WorkerHello:
+    """Return a worker's hello, with texts that a terminal cannot obey. Of a hello in another protocol, only that and
+    the version are read. Raise LinkError if it is none."""
+    try:
+        start = msgspec.msgpack.decode(frame.body)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        start = None
+    if isinstance(start, list) and len(start) > 1 and type(start[0]) is int and start[0] != PROTOCOL:
+        return WorkerHello(start[0], line(str(start[1]))[:64], 0, "", "", (), 0, 0, 0, "")
+    hello = message_of(frame, WorkerHello)
     return hello._replace(
         mudroom=line(hello.mudroom)[:64],
         arch=line(hello.arch)[:64],

@@ -262,6 +262,10 @@ _HINTS = (
         ("command not found", ": not found", "mudroom: No such file"),
         "install mudroom there (pipx install mudroom), or give its path: ssh HOST .local/bin/mudroom worker --stdio",
     ),
+    (
+        ("No module named", "SyntaxError", "ImportError"),
+        "its Python is too old, or another one than mudroom's: pipx install --python python3.11 mudroom, there",
+    ),
     (("Host key verification failed",), "connect once by hand, to see and accept its key: ssh HOST"),
     (("Permission denied (",), "a key that needs no password has to be accepted there: ssh-copy-id HOST"),
     (("Could not resolve",), "the name is unknown here: see ~/.ssh/config"),

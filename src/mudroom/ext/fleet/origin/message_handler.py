@@ -65,7 +65,7 @@ def _row(dispatcher: HandlerContext, session: WorkerSession, stream: int) -> Att
 
 
 def _hello(dispatcher: HandlerContext, session: WorkerSession, frame: Frame) -> None:
-    hello = claim.checked_hello(wire.message_of(frame, wire.WorkerHello))
+    hello = claim.checked_hello(frame)
     reason = unmet_requirement(hello, dispatcher.services.requirements)
     if reason:
         dispatcher.disconnected(session, reason, "", given_up=True)

@@ -11,9 +11,11 @@ from mudroom.ext.fleet.origin import claim
 from mudroom.ext.fleet.origin.inbox import FeedFailed, LinkEnd, LinkEvent, LinkInbox
 from mudroom.ext.fleet.origin.link import NO_WORKER, OriginLink, Transport
 from mudroom.ext.fleet.origin.worker_registry import FleetWorker
+from mudroom.ext.fleet.origin.worker_session import other_version
 from mudroom.ext.fleet.wire import message as wire
 from mudroom.ext.fleet.wire.frame import LinkError
 from mudroom.typing import NamedTuple
+from mudroom.vault.record import FORMAT
 
 _NOBODY = "0" * 32
 """Name for an origin that has no errands."""
@@ -65,11 +67,7 @@ def _answer(worker: FleetWorker, event: LinkEvent) -> WorkerProbe | None:
     if isinstance(event, FeedFailed) or event.kind != wire.HELLO:
         return None
     try:
-        hello = claim.checked_hello(wire.message_of(event, wire.WorkerHello))
+        hello = claim.checked_hello(event)
     except LinkError as error:
         return WorkerProbe(worker, None, f"it is no mudroom worker: {error.message}", NO_WORKER)
-    if hello.protocol != wire.PROTOCOL:
-        return WorkerProbe(
-            worker, hello, f"it speaks protocol {hello.protocol}, this mudroom {wire.PROTOCOL}", "upgrade the older"
-        )
-    return WorkerProbe(worker, hello)
+    return WorkerProbe(worker, hello, other_version(hello, __version__, FORMAT))

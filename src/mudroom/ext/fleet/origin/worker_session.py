@@ -32,19 +32,30 @@ class WorkerRequirements(NamedTuple):
 
 def unmet_requirement(hello: WorkerHello, needs: WorkerRequirements) -> str:
     """Return the requirement that a worker does not meet; empty if it meets all. No level is ever lowered there."""
-    if hello.protocol != PROTOCOL:
-        return (
-            f"mudroom {hello.mudroom} there speaks protocol {hello.protocol}, mudroom {needs.version} here"
-            f" {PROTOCOL}: upgrade the older of them"
-        )
-    if hello.vault_format > needs.vault_format:
-        return f"its vaults have format {hello.vault_format}, this mudroom knows {needs.vault_format}: upgrade mudroom"
+    if other := other_version(hello, needs.version, needs.vault_format):
+        return other
     if needs.arch and hello.arch != needs.arch:
         return f"it has {hello.arch} processors, this machine {needs.arch} (--any-arch runs errands there all the same)"
     missing = sorted(needs.levels - set(hello.levels))
     if missing:
         has = ", ".join(map(str, sorted(set(hello.levels))[:3])) or "none"
         return f"it cannot run commands at level {missing[0]}, but at {has} (mudroom doctor there says why)"
+    return ""
+
+
+def other_version(hello: WorkerHello, version: str, vault_format: int) -> str:
+    """Return why this mudroom cannot use the worker's; empty if it can."""
+    if hello.protocol != PROTOCOL:
+        where = "there" if hello.protocol < PROTOCOL else "here"
+        return (
+            f"mudroom {hello.mudroom} there speaks protocol {hello.protocol}, mudroom {version} here {PROTOCOL}:"
+            f" pipx upgrade mudroom, {where}"
+        )
+    if hello.vault_format > vault_format:
+        return (
+            f"mudroom {hello.mudroom} there has vaults of format {hello.vault_format}, mudroom {version} here knows"
+            f" {vault_format}: pipx upgrade mudroom, here"
+        )
     return ""
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from mudroom import __version__
 from mudroom.core.agent.sandbox_level import LevelPolicy
 from mudroom.core.command.policy import ClassRule, CommandPolicy, CommandRule, Role
 from mudroom.core.confinement.limit import Limits
@@ -78,5 +79,8 @@ def _value(value: Any, deep: int) -> Any:
     kind = _CLASSES.get(str(value.pop("class", "")))
     strange = set(value) - set(kind._fields) if kind is not None else {"class"}
     if kind is None or strange:
-        raise LinkError(f"sent a setting that this mudroom does not know: {', '.join(sorted(map(str, strange)))}")
+        names = ", ".join(sorted(map(str, strange)))
+        raise LinkError(
+            f"sent a setting that mudroom {__version__} does not know ({names}): pipx upgrade mudroom, there"
+        )
     return kind(**{name: _value(item, deep - 1) for name, item in value.items()})

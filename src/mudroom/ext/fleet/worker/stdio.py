@@ -37,6 +37,7 @@ from mudroom.ext.fleet.worker.tighten import own_policy
 from mudroom.policy.config import places
 from mudroom.session import Session
 from mudroom.stage import safe_open
+from mudroom.vault.record import FORMAT
 
 # --- The isolation levels that errands can have on this machine. A command is run at each, at an origin's path ---
 # The answer is kept while this machine runs this kernel and this mudroom, since a trial costs as much as a command, and
@@ -150,8 +151,9 @@ def _machine() -> tuple[int, int]:
 def refuse(write: int, error: Exception) -> None:
     """Tell the origin why there is no link."""
     frames_out = encode(frame_of(message.BYE, message.Bye(str(error))))
-    if isinstance(error, OtherProtocol):  # either end can name both versions
-        frames_out = encode(frame_of(message.HELLO, [message.PROTOCOL, __version__])) + frames_out
+    if isinstance(error, OtherProtocol):  # a hello begins so in every protocol: an older origin can read it
+        hello = (message.PROTOCOL, __version__, FORMAT, os.uname().machine, "", (), 0, 0, 0, "")
+        frames_out = encode(frame_of(message.HELLO, hello)) + frames_out
     with suppress(OSError):  # it is gone; our own exit says the reason, too
         os.write(write, frames_out)
 
