@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 import yaml
 from base_transfer import make
@@ -36,6 +38,23 @@ def test_the_manifest_gives_a_worker_what_it_needs_and_nothing_else() -> None:
     assert "ports" not in container and not {"hostNetwork", "hostPID", "hostIPC"} & pod.keys()
     assert network["spec"]["ingress"] == network["spec"]["egress"] == []
     assert network["spec"]["podSelector"]["matchLabels"] == sandbox["spec"]["podTemplate"]["metadata"]["labels"]
+
+
+def test_the_manifest_is_a_sandbox_by_the_resource_s_own_fields() -> None:
+    """agent-sandbox prunes fields that it does not know: a misspelt one would be a missing protection."""
+    schema = json.loads((Path(__file__).parent / "sandbox.schema.json").read_text())
+    checker = jsonschema.Draft202012Validator(schema)
+    sandbox, _network = manifests()
+    assert [error.message for error in checker.iter_errors(sandbox)] == []
+    (container,) = sandbox["spec"]["podTemplate"]["spec"]["containers"]
+    claims = {claim["metadata"]["name"] for claim in sandbox["spec"]["volumeClaimTemplates"]}
+    assert {mount["name"] for mount in container["volumeMounts"]} <= claims
+    for place in (sandbox["spec"], sandbox["spec"]["podTemplate"]["spec"], container["securityContext"]):
+        place["hostUser"] = False
+        assert [error.validator for error in checker.iter_errors(sandbox)] == ["additionalProperties"]
+        del place["hostUser"]
+    del sandbox["spec"]["podTemplate"]
+    assert [error.validator for error in checker.iter_errors(sandbox)] == ["required"]
 
 
 def test_every_line_of_the_manifest_that_loosens_is_explained() -> None:
