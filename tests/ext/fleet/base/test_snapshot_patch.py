@@ -266,3 +266,19 @@ def test_a_killed_patch_is_no_base_and_the_next_worker_makes_it(tmp_path: Path, 
         assert process.exitcode == -signal.SIGKILL
         died += 1
     assert died > 20
+
+
+def test_an_errand_that_is_being_accepted_is_left_alone_and_may_need_the_base(tmp_path: Path) -> None:
+    """It has a name before it has a lock, and a lock before it can be read."""
+    errands = tmp_path / "w/node/errands"
+    folders = ErrandFolders(os.fsencode(errands))
+    made, left = errands / f"new-{os.getpid()}-aa", errands / "new-4194305-bb"  # above the largest pid: proc_sys(5)
+    made.mkdir()
+    left.mkdir()
+    cache = BaseCache(os.fsencode(tmp_path / "w"))
+    assert cache._is_needed(b"\1" * 32) and left.exists()
+    assert list(folders) == []
+    assert made.exists() and not left.exists()
+    made.rmdir()
+    assert not cache._is_needed(b"\1" * 32)
+    cache.close()

@@ -16,7 +16,7 @@ from mudroom.errors import UsageError
 from mudroom.ext.fleet.base.objects import BaseReceiver, ObjectStore
 from mudroom.ext.fleet.base.snapshot import SnapshotStore
 from mudroom.ext.fleet.wire.message import Base
-from mudroom.ext.fleet.worker.folder import ErrandFolders
+from mudroom.ext.fleet.worker.folder import KEPT, ErrandFolder
 from mudroom.stage import safe_open
 
 
@@ -46,16 +46,15 @@ class BaseCache:
 
     def _is_needed(self, base: bytes) -> bool:
         """Return whether an errand on this base is here, run or waiting: its fork lies on the base until the origin has
-        kept it. An errand that cannot be read may be one."""
+        kept it. One that cannot be read, as it is being accepted, may be one."""
         for node in os.listdir(self._path):
             errands = self._path + b"/" + node + b"/errands"
-            if os.path.isdir(errands):
-                for folder in ErrandFolders(errands):
-                    try:
-                        if folder.errand.base == base:
-                            return True
-                    except (OSError, msgspec.DecodeError, msgspec.ValidationError):
+            for name in os.listdir(errands) if os.path.isdir(errands) else ():
+                try:
+                    if name != KEPT and ErrandFolder(errands + b"/" + name).errand.base == base:
                         return True
+                except (OSError, msgspec.DecodeError, msgspec.ValidationError):
+                    return True
         return False
 
     # --- for errands ---

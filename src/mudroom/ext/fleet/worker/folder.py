@@ -35,7 +35,7 @@ from mudroom.vault.sync import sync_directory
 
 MOST_KEPT = 20_000
 """Names in ``kept``. Beyond them the oldest are removed."""
-_KEPT = b"kept"
+KEPT = b"kept"
 _NEW = b"new-"
 
 
@@ -133,7 +133,7 @@ class ErrandFolders:
 
     def __init__(self, path: bytes) -> None:
         self._path = path
-        os.makedirs(path + b"/" + _KEPT, 0o700, exist_ok=True)
+        os.makedirs(path + b"/" + KEPT, 0o700, exist_ok=True)
 
     def accept(self, errand: Errand) -> ErrandFolder:
         """Write an errand down, durably. Raise AlreadyAccepted if it was accepted before, UsageError if it cannot have
@@ -141,7 +141,7 @@ class ErrandFolders:
         name = folder_name(errand.errand, errand.attempt)
         if self._is_kept(name):
             raise AlreadyAccepted(errand.errand, errand.attempt)
-        beside = self._path + b"/" + _NEW + os.urandom(8).hex().encode()
+        beside = self._path + b"/" + _NEW + b"%d-%s" % (os.getpid(), os.urandom(8).hex().encode())
         os.mkdir(beside, 0o700)
         lock = os.open(beside + b"/lock", os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
@@ -175,30 +175,30 @@ class ErrandFolders:
         for name in sorted(os.listdir(self._path)):
             folder = ErrandFolder(self._path + b"/" + name)
             if name.startswith(_NEW):
-                if not os.path.exists(folder.path + b"/lock") or not folder.is_running:
+                if not os.path.exists(b"/proc/" + name.split(b"-")[1]):  # its lock is younger than its name
                     shutil.rmtree(folder.path, ignore_errors=True)
-            elif name != _KEPT and not self._is_kept(name):
+            elif name != KEPT and not self._is_kept(name):
                 yield folder
-            elif name != _KEPT:
+            elif name != KEPT:
                 shutil.rmtree(folder.path, ignore_errors=True)
 
     def mark_kept(self, folder: ErrandFolder) -> None:
         """Remove a folder whose outcome the origin has."""
         name = os.path.basename(folder.path)
-        kept = self._path + b"/" + _KEPT
+        kept = self._path + b"/" + KEPT
         _write(kept + b"/" + name, b"")
         sync_directory(kept)
         shutil.rmtree(folder.path, ignore_errors=True)
 
     def prune(self) -> None:
         """Remove the oldest names beyond ``MOST_KEPT``."""
-        with os.scandir(self._path + b"/" + _KEPT) as scan:
+        with os.scandir(self._path + b"/" + KEPT) as scan:
             names = sorted((item.stat().st_mtime_ns, item.path) for item in scan)
         for _time, path in names[: max(len(names) - MOST_KEPT, 0)]:
             os.unlink(path)
 
     def _is_kept(self, name: bytes) -> bool:
-        return os.path.lexists(self._path + b"/" + _KEPT + b"/" + name)
+        return os.path.lexists(self._path + b"/" + KEPT + b"/" + name)
 
 
 def folder_name(errand: str, attempt: int) -> bytes:
