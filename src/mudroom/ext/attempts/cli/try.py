@@ -59,6 +59,13 @@ Exit codes: 0 an attempt has passed, 1 none has, 124 none has within the budget,
 
 SHELL_CHARACTERS = frozenset("|&;<>()$`*?[]#~!{}\n=")
 _HEEDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK")
+_NOT_ON_WORKERS = (
+    ("--from", "a worker begins with the project, not with a fork"),
+    ("--jobs", "each worker has its own number: mudroom fleet add NAME --replace --jobs N -- …"),
+    ("--card", "a card stays on this machine: --agent NAME goes"),
+    ("--engine", "an engine runs beside a command of this machine"),
+    ("--home", "a home directory stays on this machine"),
+)
 _DEFAULT = 4
 _MOST_WAITED = 2
 """Signals after which mudroom still waits for the attempts to end."""
@@ -160,14 +167,8 @@ def _require_here(args: argparse.Namespace) -> None:
             if value is not None:
                 raise UsageError(f"{option} is for workers, and none is named", f"--on NAME, or leave {option} out")
         return
-    for option, value, why in (
-        ("--from", args.parent, "a worker begins with the project, not with a fork"),
-        ("--jobs", args.jobs, "each worker has its own number: mudroom fleet add NAME --replace --jobs N -- …"),
-        ("--card", args.card, "a card stays on this machine: --agent NAME goes"),
-        ("--engine", args.engine, "an engine runs beside a command of this machine"),
-        ("--home", args.home, "a home directory stays on this machine"),
-    ):
-        if value:
+    for option, why in _NOT_ON_WORKERS:
+        if getattr(args, "parent" if option == "--from" else option[2:]):
             raise UsageError(f"{option} is not for --on: {why}", f"leave {option} out, or --on")
 
 

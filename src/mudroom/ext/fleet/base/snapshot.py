@@ -8,9 +8,9 @@
     .new-…, .gone-…     a snapshot that is being made, or removed
 
 A new base is made of the last one's tree, whose changed files alone are written, if no errand needs that base any more.
-Otherwise generations lie beside each other: a new one takes unchanged files from the last ones, by reflink, else by a
-copy whose digest is checked. Hard links are not used, as modes and times differ between generations. So only changed
-files travel, and no object has to stay in the store.
+Otherwise generations lie beside each other: a new one takes unchanged files from the last ones, large ones by reflink
+where there is one, small ones by a copy whose digest is checked. Hard links are not used, as modes and times differ
+between generations. So only changed files travel, and no object has to stay in the store.
 
 Rules of this file:
 1. A snapshot appears by one rename when it is complete, and disappears by one rename before it is changed: a killed
@@ -73,7 +73,7 @@ from mudroom.ext.fleet.wire.message import Base
 from mudroom.ext.transfer.vault.rebase import digest as content_digest
 from mudroom.stage import disk, safe_open
 from mudroom.stage.beneath import LastDirectory, entries, open_root
-from mudroom.stage.copy import FICLONE, copy_content
+from mudroom.stage.copy import copy_content
 from mudroom.stage.layers.layer import remove_at, remove_tree
 from mudroom.stage.top_directory import spread
 
@@ -243,7 +243,6 @@ class SnapshotStore:
         """The locks' descriptors, by base id."""
         self._earlier: tuple[_EarlierSnapshot, ...] | None = None
         """None: not looked for since the last snapshot was made."""
-        self._has_reflinks = True
         require_own(path)
         spread(path)
 
@@ -549,12 +548,6 @@ class SnapshotStore:
     def _copy(self, source: int, target: int, row: Row) -> None:
         if os.fstat(source).st_size != row.size:
             raise _wrong_size(row)
-        if self._has_reflinks:
-            try:
-                fcntl.ioctl(target, FICLONE, source)
-                return
-            except OSError:
-                self._has_reflinks = False  # tried again by the next worker; the copy below raises what is wrong
         if row.size > _SMALL:
             copy_content(source, target, row.size)
             return

@@ -30,7 +30,7 @@ from mudroom.ext.fleet.origin.worker_registry import FleetWorker
 from mudroom.policy.config import user_config
 from mudroom.sandbox.client.cancellation import Cancelled
 from mudroom.session import Session
-from mudroom.typing import Protocol
+from mudroom.typing import Any
 
 _HEARD = 80_000
 """Bytes of a command's output that are kept for the record of a try."""
@@ -72,16 +72,14 @@ def run_there(session: Session, name: str, argv: Sequence[bytes], cwd: bytes, co
     return ThereResult(result, code, bool(received) or result.timed_out or bool(result.signal))
 
 
-def there(
-    session: Session, args: argparse.Namespace, context: Context
-) -> Callable[[str, AttemptRequest], AttemptsThere]:
+def there(session: Session, args: argparse.Namespace, context: Context) -> Callable[[str, Any], AttemptsThere]:
     """Return the function that starts a try on workers. Raise UsageError if a worker's name is unknown."""
     workers = worker_registry.chosen(worker_registry.load(user_config(context.environ)), args.on)
     retry, gpus = natural(args.retry or 0, "--retry"), natural(args.gpus or 0, "--gpus")
     if session.actor.settings.home == "staged":
         raise UsageError("a staged home stays on this machine", "leave --on out: mudroom policy show has run.home")
 
-    def start(name: str, attempts: AttemptRequest) -> AttemptsThere:
+    def start(name: str, attempts: Any) -> AttemptsThere:  # AttemptRequest in ext/attempts/session/request.py
         errands = tuple(
             FleetErrand(tuple(word.replace(b"{i}", b"%d" % number) for word in command), f"{name}-{number}")
             for number, command in enumerate(attempts.commands, 1)
@@ -90,19 +88,6 @@ def there(
         return AttemptsThere(session, request, workers, front_end(context, quiet=True))
 
     return start
-
-
-class AttemptRequest(Protocol):
-    """The request of a try (``ext/attempts/session/request.py``), as it is used here."""
-
-    @property
-    def commands(self) -> tuple[tuple[bytes, ...], ...]: ...
-    @property
-    def shown(self) -> tuple[bytes, ...]: ...
-    @property
-    def cwd(self) -> bytes | None: ...
-    @property
-    def judge(self) -> tuple[bytes, ...]: ...
 
 
 class AttemptsThere:
