@@ -13,7 +13,7 @@ from mudroom.core.text.redaction import redact_argv
 from mudroom.core.tree.change import Changeset, Summary, summarise
 from mudroom.errors import CommandNotStarted, ForkExists, MudroomError, UsageError
 from mudroom.ext.attempts.session.judge import OutputEnd, judged
-from mudroom.ext.attempts.session.request import VARIABLE, AttemptRequest, Elsewhere, with_variables
+from mudroom.ext.attempts.session.request import VARIABLE, AttemptRequest, RemoteAttempts, with_variables
 from mudroom.ext.attempts.value import AttemptRecord, numbered
 from mudroom.library.satellite import AttemptState
 from mudroom.sandbox.client.cancellation import Cancellation, Cancelled
@@ -60,7 +60,7 @@ def run_attempt(
     number: int,
     cancellation: Cancellation,
     started: Callable[[AttemptRecord], None],
-    elsewhere: Elsewhere | None = None,
+    elsewhere: RemoteAttempts | None = None,
 ) -> EndedAttempt:
     """Run one attempt and return its record. ``stem``: the try's name. ``started`` is called when the fork exists, or
     when the attempt is on another machine."""
@@ -151,7 +151,7 @@ def _take(
     record: AttemptRecord,
     name: str,
     cancellation: Cancellation,
-    elsewhere: Elsewhere,
+    elsewhere: RemoteAttempts,
 ) -> EndedAttempt:
     """Return an attempt that ran on another machine, judged here. One that changed nothing is judged as the project."""
     try:

@@ -47,11 +47,11 @@ class AttemptRequest(NamedTuple):
     actor: Actor | None = None
     approver: Callable[[Cancellation], CommandApprover | None] = lambda _cancellation: None
     """Returns the approver for an attempt's commands; None: the session's approver."""
-    elsewhere: Callable[[str, AttemptRequest], Elsewhere] | None = None
+    elsewhere: Callable[[str, AttemptRequest], RemoteAttempts] | None = None
     """Starts the commands on other machines, for the try of this name; None: they run here."""
 
 
-class Elsewhere(Protocol):
+class RemoteAttempts(Protocol):
     """A try's commands on other machines. Their judge runs here, whatever these say."""
 
     def result(self, number: int) -> tuple[Result, bytes, str]:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from _blake2 import blake2b
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
 
 from mudroom.ext.fleet.base.pack import PART, ObjectReader, PackRow, packs, packs_of_rows
 from mudroom.ext.fleet.wire.frame import LinkError
 from mudroom.ext.fleet.wire.message import Similar, Want
+from mudroom.typing import NamedTuple
 
 LEAST = 1 << 20
 """Bytes in a file that is worth it."""
@@ -25,7 +25,7 @@ Read = Callable[[int, int], bytes]
 """Return so many bytes from an offset on."""
 
 
-class Piece(NamedTuple):
+class FilePiece(NamedTuple):
     offset: int
     length: int
     taken: int
@@ -45,13 +45,13 @@ def _digest(data: bytes) -> bytes:
     return blake2b(data, digest_size=_DIGEST).digest()
 
 
-def pieces(size: int, read: Read, similar: Similar) -> Iterator[Piece]:
+def pieces(size: int, read: Read, similar: Similar) -> Iterator[FilePiece]:
     """Yield a file's pieces in order, at most ``PART`` bytes each. Raise LinkError for impossible blocks."""
     block, old = similar.block, similar.size
     count = -(-old // block) if 0 < block <= PART and old >= 0 else -1
     if len(similar.blocks) != count * _DIGEST or count > MOST_BLOCKS:
         raise LinkError("described a file by blocks that it cannot have")
-    last, at = Piece(0, 0, -1), 0
+    last, at = FilePiece(0, 0, -1), 0
     while at < size:
         piece = _matched(size, read, similar, at)
         follows = piece.taken == (last.taken + last.length if last.taken >= 0 else -1)
@@ -59,7 +59,7 @@ def pieces(size: int, read: Read, similar: Similar) -> Iterator[Piece]:
             yield last
             last = piece
         else:
-            last = Piece(last.offset, last.length + piece.length, last.taken) if last.length else piece
+            last = FilePiece(last.offset, last.length + piece.length, last.taken) if last.length else piece
         at += piece.length
     if last.length:
         yield last
@@ -79,7 +79,7 @@ def _rows(similar: Similar, objects: ObjectReader) -> Iterator[PackRow]:
         yield PackRow(False, digest, size, piece.offset, piece.length, piece.taken)
 
 
-def _matched(size: int, read: Read, similar: Similar, at: int) -> Piece:
+def _matched(size: int, read: Read, similar: Similar, at: int) -> FilePiece:
     """Return the block that both have here, or the bytes up to where the next could begin."""
     block, following = similar.block, size
     for shift in {0, size - similar.size}:
@@ -92,5 +92,5 @@ def _matched(size: int, read: Read, similar: Similar, at: int) -> Piece:
         if start >= 0 and 0 < length <= size - at:
             number = start // block
             if _digest(read(at, length)) == similar.blocks[number * _DIGEST : (number + 1) * _DIGEST]:
-                return Piece(at, length, start)
-    return Piece(at, following - at, -1)
+                return FilePiece(at, length, start)
+    return FilePiece(at, following - at, -1)

@@ -506,7 +506,7 @@ class SnapshotStore:
                                 os.fchmod(descriptor, row.mode)
                                 os.utime(descriptor, ns=(row.mtime_ns, row.mtime_ns))
                     elif row.kind == FILE:
-                        os.rename(b"%d" % number, name, src_dir_fd=new, dst_dir_fd=at)
+                        disk.rename(new, b"%d" % number, at, name)
                     elif row.kind == DIRECTORY:
                         disk.mkdir(at, name, 0o700)
                     else:
