@@ -59,7 +59,11 @@ def merged(rows: Iterable[Mapping[str, Any]], row: Mapping[str, Any]) -> list[Ma
 
 def lacking(configuration: str) -> list[str]:
     """Return the options of ``OPTIONS`` that a kernel's configuration does not set to y or m."""
-    given = {line.removeprefix("CONFIG_").partition("=")[0] for line in configuration.splitlines() if line.endswith(("=y", "=m"))}
+    given = {
+        line.removeprefix("CONFIG_").partition("=")[0]
+        for line in configuration.splitlines()
+        if line.endswith(("=y", "=m"))
+    }
     return [option for option in OPTIONS if option not in given]
 
 
@@ -77,7 +81,13 @@ def _lines(rows: list[Mapping[str, Any]]) -> Iterator[str]:
             f"| {row['system']}: {row['distribution']} | {row['kernel']} {row['machine']} | {row['python']} | {minute} "
             f"| {held} of {row['protections']} | {out} | {tried} | {row['date']}, {row['commit']} |"
         )
-    yield from ("", "What `mudroom doctor` says of the others:", "", "| system | protection | found |", "| --- | --- | --- |")
+    yield from (
+        "",
+        "What `mudroom doctor` says of the others:",
+        "",
+        "| system | protection | found |",
+        "| --- | --- | --- |",
+    )
     for row in rows:
         for protection, found in row["weaker"].items():
             yield f"| {row['system']} | {protection} | {found.replace('|', chr(92) + '|')} |"

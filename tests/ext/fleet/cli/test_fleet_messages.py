@@ -28,6 +28,7 @@ LINES = {
     "fleet run --each . -- true": "--each .: Is a directory",
     "fleet run --retry 900 -- true": "--retry 900: not a number of times (0 to 100)",
     "worker --stdio --jobs 0": "--jobs 0 is not a number of commands (1 to 1,000)",
+    "worker --stdio --gpus -1": "--gpus -1 is not a number of GPUs (0 to 1,024)",
     "fleet logs r9": "there is no errand r9 in this project (mudroom fleet runs lists them)",
     "run --on nosuch -- true": "there is no worker named nosuch (known are: big)",
 }
@@ -49,6 +50,7 @@ ERRANDS: list[tuple[dict[str, Any], str]] = [
     ({"variables": ((b"a=b", b""),)}, "a variable of the errand has no valid name or value"),
     ({"variables": ((b"a", b""),) * (link.MOST_WORDS + 1)}, "the errand has more than "),
     ({"timeout": float("inf")}, "inf is not a number of seconds"),
+    ({"gpus": -1}, "-1 is not a number of GPUs"),
     ({"number": -1}, "-1 is not the number of an attempt among several"),
     ({"level": 7}, "7 is not a level"),
     ({"level": 2}, "commands cannot run at level 2 on this worker; it has: 0, 1 (mudroom doctor there)"),

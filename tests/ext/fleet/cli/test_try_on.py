@@ -131,3 +131,11 @@ def test_what_cannot_go_to_a_worker_is_refused_in_one_line(place: Place) -> None
     ):
         done = run(["try", *words, "--", "true"], cwd=place.project, env=environment(place))
         assert (done.returncode, said in done.stderr, done.stderr.count("\n")) == (125, True, 1), done.stderr
+
+
+def test_a_home_that_the_policy_stages_does_not_go_to_a_worker(place: Place) -> None:
+    place.write(".mudroom/policy.yaml", "run:\n  home: staged\n")
+    run(["fleet", "add", "w", "--", "true"], cwd=place.project, env=environment(place))
+    done = run(["try", "--on", "w", "--", "true"], cwd=place.project, env=environment(place))
+    said = "mudroom: a staged home stays on this machine (leave --on out: mudroom policy show has run.home)\n"
+    assert (done.returncode, done.stderr) == (125, said)
