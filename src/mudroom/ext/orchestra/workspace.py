@@ -206,10 +206,10 @@ class ForkWorkspace:
         called with the stream's name and a text."""
         self._hold()
         output = _Output(limit, on_output)
-        argv, place = self._at(command, cwd, env)
         with self._lock:
             self._active += 1
         try:
+            argv, place = self._at(command, cwd, env)
             result = self.fork.run(argv, cwd=place, timeout=timeout or None, input=input, on_output=output.hear)
         except (CommandNotStarted, UsageError) as error:
             if self.room.is_closed:
