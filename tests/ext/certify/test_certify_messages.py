@@ -56,6 +56,14 @@ def test_a_part_that_did_not_hold(tmp_path: Path, tool: bytes) -> None:
     assert str(raised.value).endswith(f"tcp fell {TRIED}")
 
 
+def test_a_path_that_the_profile_may_not_have(tmp_path: Path, tool: bytes) -> None:
+    keep(tmp_path, tool, accent="not shown")
+    with pytest.raises(Unsupported) as raised:
+        open_platform(DARWIN, bytes(tmp_path), tool).compile(SPEC._replace(cwd="/p/\u00e9".encode()), "arm64")
+    closed = "paths that are not ASCII are refused: accent not shown"
+    assert str(raised.value) == f"a path that is not ASCII needs a certificate of it; found: {closed} {TRIED}"
+
+
 NO_ROWS = Trial(None, None, None)  # type: ignore[arg-type]  # no row is tried
 MADE = "no certificate was made:"
 

@@ -10,7 +10,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from mudroom.cli.doctor.probe import PERMIT
 from mudroom.cli.host.doctor import screen_size
@@ -187,50 +187,27 @@ def try_protections(directory: bytes, *, home: bytes, environ: Mapping[bytes, by
 # it is tried.
 
 
-def _client_windows(_tool: bytes) -> Client:
-    from mudroom.ext.windows.sandbox.client import WindowsClient
+def new_client(platform: str, tool: bytes) -> Client:
+    """Return the client for a platform that is to be certified. ``tool``: its confining program, if it has one."""
+    if platform == "win32":
+        from mudroom.ext.windows.sandbox.client import WindowsClient
 
-    return WindowsClient(variables=os.environ)
-
-
-def _trial_windows(client: Client, _home: bytes, _context: Context) -> Trial:
-    from mudroom.ext.certify.windows_trial import windows_trial
-    from mudroom.ext.windows.win32.api import Library
-
-    return windows_trial(client, Library(), os.environ, volume=volume_here())
-
-
-def _client_darwin(tool: bytes) -> Client:
+        return WindowsClient(variables=os.environ)
     from mudroom.ext.macos.client import DarwinClient
 
     return DarwinClient(tool=tool)
 
 
-def _trial_darwin(client: Client, home: bytes, context: Context) -> Trial:
+def _trial(platform: str, client: Client, home: bytes, context: Context) -> Trial:
+    if platform == "win32":
+        from mudroom.ext.certify.windows_trial import windows_trial
+        from mudroom.ext.windows.win32.api import Library
+
+        return windows_trial(client, Library(), os.environ, volume=volume_here())
     from mudroom.ext.certify.macos import mac_trial
 
     search = [entry for entry in context.environ.get(b"PATH", b"").split(b":") if entry.startswith(b"/")]
     return mac_trial(client, home=home, search=search, volume=volume_here())
-
-
-class TriedPlatform(NamedTuple):
-    """A platform that opens by a trial's record on this machine."""
-
-    client: Callable[[bytes], Client]
-    """Return its client for a confining program, where it has such a program."""
-    trial: Callable[[Client, bytes, Context], Trial]
-    """Return its trial by a client. The other arguments are the home directory and the context."""
-
-
-_TRIALS: Mapping[str, TriedPlatform] = {
-    "darwin": TriedPlatform(_client_darwin, _trial_darwin),
-    "win32": TriedPlatform(_client_windows, _trial_windows),
-}
-
-
-def new_client(platform: str, tool: bytes) -> Client:
-    """Return the client for a platform that is to be certified. ``tool``: its confining program."""
-    return _TRIALS[platform].client(tool)
 
 
 def tried(platform: str, tool: bytes, client: Client, context: Context) -> Certificate:
@@ -239,7 +216,7 @@ def tried(platform: str, tool: bytes, client: Client, context: Context) -> Certi
     require_private(place.state)
     try:
         with tempfile.TemporaryDirectory(dir=place.state, prefix=b"certify-") as directory:
-            trial = _TRIALS[platform].trial(client, place.home, context)
+            trial = _trial(platform, client, place.home, context)
             return make(platform, place.state, tool, trial, directory, progress=_progress(context))
     finally:
         client.close()

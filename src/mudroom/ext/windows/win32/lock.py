@@ -20,6 +20,7 @@ from ctypes import byref
 
 from mudroom.ext.windows.win32 import types as w
 from mudroom.ext.windows.win32.api import CallFailed, Library
+from mudroom.ext.windows.win32.process import library_here
 
 LOCK_SH, LOCK_EX, LOCK_NB, LOCK_UN = 1, 2, 4, 8
 """As in Linux's <sys/file.h>."""
@@ -27,15 +28,13 @@ _BYTE = 1 << 62
 _PAUSE = 0.005
 """Seconds between two attempts in a wait."""
 
-_LIBRARY: list[Library] = []
-
 
 def flock(descriptor: int, operation: int) -> None:
     """Lock or unlock an open file. Raise BlockingIOError with LOCK_NB if another open file has the lock."""
     import msvcrt
 
     handle: int = msvcrt.get_osfhandle(descriptor)  # type: ignore[attr-defined,unused-ignore]
-    flock_handle(_library(), handle, operation)
+    flock_handle(library_here(), handle, operation)
 
 
 def flock_handle(library: Library, handle: int, operation: int) -> None:
@@ -68,12 +67,6 @@ def _unlock(library: Library, handle: int) -> None:
 
 def _place() -> w.OVERLAPPED:
     return w.OVERLAPPED(Offset=_BYTE & 0xFFFFFFFF, OffsetHigh=_BYTE >> 32)
-
-
-def _library() -> Library:
-    if not _LIBRARY:
-        _LIBRARY.append(Library())
-    return _LIBRARY[0]
 
 
 # --- reading and writing at a place, which Windows' C runtime lacks ---

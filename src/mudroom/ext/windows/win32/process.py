@@ -12,9 +12,9 @@ from ctypes import byref, c_uint64, sizeof
 from mudroom.ext.windows.win32 import types as w
 from mudroom.ext.windows.win32.api import CallFailed, Library
 
-_TICK = 100
+TICK = 100
 """Nanoseconds in a FILETIME's unit."""
-_UNIX = 116_444_736_000_000_000
+UNIX = 116_444_736_000_000_000
 """The FILETIME for 1970-01-01 ("FILETIME": since 1601-01-01)."""
 _TIME_OF_DAY = 3
 """SystemTimeOfDayInformation in SYSTEM_INFORMATION_CLASS."""
@@ -62,7 +62,7 @@ def _times(library: Library, process: int) -> tuple[int, int, int]:
     rows = [w.FILETIME() for _row in range(4)]  # created, exited, kernel, user
     library.GetProcessTimes(process, *(byref(row) for row in rows))
     created, _exited, kernel, user = ((row.dwHighDateTime << 32 | row.dwLowDateTime) for row in rows)
-    return (created - _UNIX) * _TICK, user * _TICK, kernel * _TICK
+    return (created - UNIX) * TICK, user * TICK, kernel * TICK
 
 
 def boot_id(library: Library) -> str:

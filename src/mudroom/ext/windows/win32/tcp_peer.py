@@ -20,7 +20,7 @@ from ctypes import byref
 from mudroom.ext.windows.win32 import types as w
 from mudroom.ext.windows.win32.api import CallFailed, Library
 from mudroom.ext.windows.win32.owner import own_sid, sid_of
-from mudroom.ext.windows.win32.process import library_here, started
+from mudroom.ext.windows.win32.process import TICK, UNIX, library_here, started
 from mudroom.typing import NamedTuple
 
 Address = tuple[str, int]
@@ -35,9 +35,6 @@ _SIZES = {socket.AF_INET: 160, socket.AF_INET6: 192}
 """Bytes in MIB_TCPROW_OWNER_MODULE and MIB_TCP6ROW_OWNER_MODULE in tcpmib.h: the module's 16 numbers at the end."""
 _IN_HEADERS = {socket.AF_INET: 2, socket.AF_INET6: 23}
 """The families as winsock2.h has them."""
-_TICK = 100
-_UNIX = 116_444_736_000_000_000
-"""A FILETIME's unit in nanoseconds, and the FILETIME for 1970-01-01."""
 _SLACK = 50_000_000
 """Nanoseconds by which a socket's time may be behind: the network stack's clock ticks every 16 ms."""
 _ATTEMPTS = 5
@@ -127,7 +124,7 @@ def _port(number: int) -> int:
 
 
 def _since_1970(time: int) -> int:
-    return max(0, time - _UNIX) * _TICK
+    return max(0, time - UNIX) * TICK
 
 
 def stranger_here(ours: Address, theirs: Address) -> str | None:
