@@ -15,6 +15,7 @@ import pytest
 
 from conftest import Place, environment, tick
 from forked import on_terminal, popen, run
+from mudroom import __version__
 
 MUDROOM = [sys.executable, "-m", "mudroom"]
 
@@ -85,7 +86,7 @@ def test_init_and_ls(cli: Cli) -> None:
     assert cli("vault", "ls").stderr == "no vaults\n"
     done = cli("vault", "init")
     path = Path(done.stdout.strip())
-    assert (path / "format").read_text() == "2\n"
+    assert (path / "format").read_text() == f"2 {__version__}\n"
     assert cli("vault", "init").stdout == done.stdout
     assert cli.json("vault", "init") == {
         "schema": "mudroom.init/1",
