@@ -29,9 +29,9 @@ OPTIONS = {
 HEAD = """\
 # Linux systems
 
-Made by `python tests/systems/linux_document.py` of `tests/systems/linux.json`; `dev/vm --system NAME --record` renews a row.
-Each is a machine emulated by QEMU with a stock kernel. *First minute*: a command is run, shown, applied and undone.
-*Got out*: attempts of [ESCAPES.md](ESCAPES.md). All as an ordinary user.
+Made by `python tests/systems/linux_document.py` of `tests/systems/linux.json`; `dev/vm --system NAME --record` renews
+a row. Each is a machine emulated by QEMU with a stock kernel, without systemd. *First minute*: a command is run, shown,
+applied and undone. *Got out*: attempts of [ESCAPES.md](ESCAPES.md). All as an ordinary user.
 
 | system | kernel | Python | first minute | protections that hold | got out | of | date, commit |
 | --- | --- | --- | --- | --- | --- | --- | --- |
@@ -59,7 +59,11 @@ def merged(rows: Iterable[Mapping[str, Any]], row: Mapping[str, Any]) -> list[Ma
 
 def lacking(configuration: str) -> list[str]:
     """Return the options of ``OPTIONS`` that a kernel's configuration does not set to y or m."""
-    given = {line.removeprefix("CONFIG_").partition("=")[0] for line in configuration.splitlines() if line.endswith(("=y", "=m"))}
+    given = {
+        line.removeprefix("CONFIG_").partition("=")[0]
+        for line in configuration.splitlines()
+        if line.endswith(("=y", "=m"))
+    }
     return [option for option in OPTIONS if option not in given]
 
 
@@ -77,7 +81,13 @@ def _lines(rows: list[Mapping[str, Any]]) -> Iterator[str]:
             f"| {row['system']}: {row['distribution']} | {row['kernel']} {row['machine']} | {row['python']} | {minute} "
             f"| {held} of {row['protections']} | {out} | {tried} | {row['date']}, {row['commit']} |"
         )
-    yield from ("", "What `mudroom doctor` says of the others:", "", "| system | protection | found |", "| --- | --- | --- |")
+    yield from (
+        "",
+        "What `mudroom doctor` says of the others:",
+        "",
+        "| system | protection | found |",
+        "| --- | --- | --- |",
+    )
     for row in rows:
         for protection, found in row["weaker"].items():
             yield f"| {row['system']} | {protection} | {found.replace('|', chr(92) + '|')} |"
@@ -91,7 +101,8 @@ def _lines(rows: list[Mapping[str, Any]]) -> Iterator[str]:
     configuration = WSL.read_text()
     version = configuration.split(",")[0].removeprefix("# Linux/x86 ")
     missing = ", ".join(f"{option} ({OPTIONS[option]})" for option in lacking(configuration)) or "no option"
-    yield f"| WSL 2, kernel {version} | its configuration, compared by option ({len(OPTIONS)}), lacks {missing}; Landlock is of ABI 1 |"
+    compared = f"its configuration, compared by option ({len(OPTIONS)}), lacks {missing}; Landlock is of ABI 1"
+    yield f"| WSL 2, kernel {version} | {compared} |"
     for system, why in NOT_RUN.items():
         yield f"| {system} | {why} |"
 

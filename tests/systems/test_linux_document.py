@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -59,5 +58,7 @@ def test_what_a_configuration_lacks(configuration: str, missing: list[str]) -> N
 def test_what_wsl_lacks() -> None:
     """Every option is in the stored excerpt, set or not: none is taken for missing because it was not copied."""
     text = WSL.read_text()
-    assert [option for option in OPTIONS if f"CONFIG_{option}=" not in text and f"CONFIG_{option} is not set" not in text] == []
+    assert [
+        option for option in OPTIONS if f"CONFIG_{option}=" not in text and f"CONFIG_{option} is not set" not in text
+    ] == []
     assert lacking(text) == ["BLK_DEV_THROTTLING"]
