@@ -29,9 +29,9 @@ OPTIONS = {
 HEAD = """\
 # Linux systems
 
-Made by `python tests/systems/linux_document.py` of `tests/systems/linux.json`; `dev/vm --system NAME --record` renews a row.
-Each is a machine emulated by QEMU with a stock kernel. *First minute*: a command is run, shown, applied and undone.
-*Got out*: attempts of [ESCAPES.md](ESCAPES.md). All as an ordinary user.
+Made by `python tests/systems/linux_document.py` of `tests/systems/linux.json`; `dev/vm --system NAME --record` renews
+a row. Each is a machine emulated by QEMU with a stock kernel, without systemd. *First minute*: a command is run, shown,
+applied and undone. *Got out*: attempts of [ESCAPES.md](ESCAPES.md). All as an ordinary user.
 
 | system | kernel | Python | first minute | protections that hold | got out | of | date, commit |
 | --- | --- | --- | --- | --- | --- | --- | --- |
@@ -101,7 +101,8 @@ def _lines(rows: list[Mapping[str, Any]]) -> Iterator[str]:
     configuration = WSL.read_text()
     version = configuration.split(",")[0].removeprefix("# Linux/x86 ")
     missing = ", ".join(f"{option} ({OPTIONS[option]})" for option in lacking(configuration)) or "no option"
-    yield f"| WSL 2, kernel {version} | its configuration, compared by option ({len(OPTIONS)}), lacks {missing}; Landlock is of ABI 1 |"
+    compared = f"its configuration, compared by option ({len(OPTIONS)}), lacks {missing}; Landlock is of ABI 1"
+    yield f"| WSL 2, kernel {version} | {compared} |"
     for system, why in NOT_RUN.items():
         yield f"| {system} | {why} |"
 

@@ -1,7 +1,8 @@
 """What a Linux says of itself and of mudroom, as one line of JSON for ``linux_document.py``. No test is here.
 
-``python tests/systems/linux_row.py SYSTEM COMMIT``, in the machine, as an ordinary user: ``dev/vm --record`` does it. The
-first minute of README (run, diff, apply, undo), ``mudroom doctor``, and the attempts of ``tests/conformance/escapes``.
+``python tests/systems/linux_row.py SYSTEM COMMIT``, in the machine, as an ordinary user: ``dev/vm --record`` does it.
+The first minute of README (run, diff, apply, undo), ``mudroom doctor``, and the attempts of
+``tests/conformance/escapes``.
 """
 
 from __future__ import annotations
