@@ -37,7 +37,7 @@ NAVIGATION = {
     "Evidence": (
         "evidence/ESCAPES evidence/BYPASSES evidence/KNOWN evidence/MERGES evidence/PROTECTIONS evidence/SYSCALLS "
         "evidence/FOREIGN evidence/FILESYSTEMS evidence/METADATA evidence/POWER evidence/EFFECTS evidence/RUNS_LATER "
-        "evidence/CERTIFICATION evidence/AGENTS evidence/TRANSCRIPT evidence/SPEED evidence/SCALE"
+        "evidence/CERTIFICATION evidence/AGENTS evidence/TRANSCRIPT evidence/SPEED evidence/SCALE evidence/LINUX"
     ),
 }
 """The menu; the list of pages in index.md is for readers of the file."""

@@ -41,6 +41,7 @@ NOT_RUN = {
     "Ubuntu 24.04, its AppArmor restriction": "Debian's kernel lacks `apparmor_restrict_unprivileged_userns`",
     "Fedora: SELinux, btrfs as root": "no image; btrfs below a project is in [FILESYSTEMS.md](FILESYSTEMS.md)",
     "Alpine, Python with musl": "no package brings such a Python; the launcher is static, with musl",
+    "Debian 11, Linux 5.10": "no command runs, and `mudroom run` says so: mount_setattr(2) came with 5.12",
     "Linux 5.15 and 6.8": "no Debian package brings them",
 }
 
