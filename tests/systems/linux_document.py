@@ -33,7 +33,7 @@ Made by `python tests/systems/linux_document.py` of `tests/systems/linux.json`; 
 a row. Each is a machine emulated by QEMU with a stock kernel, without systemd. *First minute*: a command is run, shown,
 applied and undone. *Got out*: attempts of [ESCAPES.md](ESCAPES.md). All as an ordinary user.
 
-| system | kernel | Python | first minute | protections that hold | got out | of | date, commit |
+| system | kernel | Python | first minute | protections that hold | got out | attempts that ended | date, commit |
 | --- | --- | --- | --- | --- | --- | --- | --- |
 """
 
@@ -77,7 +77,7 @@ def _lines(rows: list[Mapping[str, Any]]) -> Iterator[str]:
     for row in rows:
         minute = "yes" if row["held"] == list(STEPS) else f"only {', '.join(row['held'])}"
         held = row["protections"] - len(row["weaker"])
-        out, tried = (len(row["out"]), row["tried"]) if "tried" in row else ("not tried", "")
+        out, tried = (len(row["out"]), f"{row['answered']} of {row['tried']}") if "tried" in row else ("not tried", "")
         yield (
             f"| {row['system']}: {row['distribution']} | {row['kernel']} {row['machine']} | {row['python']} | {minute} "
             f"| {held} of {row['protections']} | {out} | {tried} | {row['date']}, {row['commit']} |"

@@ -31,8 +31,8 @@ def test_a_rerun_replaces_the_row_and_rows_are_by_kernel() -> None:
 
 
 def test_a_step_that_did_not_hold_is_told() -> None:
-    told = document([{**ROW, "held": ["run"], "tried": 402, "out": {"watch": "seen"}}])
-    assert "| only run | 19 of 20 | 1 | 402 |" in told
+    told = document([{**ROW, "held": ["run"], "tried": 402, "answered": 400, "out": {"watch": "seen"}}])
+    assert "| only run | 19 of 20 | 1 | 400 of 402 |" in told
     assert "| s | Landlock | ABI 2 \\| old |" in told
     assert "| watch | s | seen |" in told
 
