@@ -15,6 +15,7 @@ import pytest
 
 from conftest import Place
 from mudroom.errors import MudroomError, UsageError
+from mudroom.ext.fleet.worker.stdio import origin_directory
 from mudroom.stage import disk, private_directory
 from mudroom.stage.private_directory import PRIVATE, require_private
 from mudroom.vault.store.store import require_private_state
@@ -221,3 +222,13 @@ def test_root_keeps_no_state_in_the_home_of_another_user(tmp_path: Path, is_ther
         require_private_state(os.fsencode(state))
     assert caught.value.hint == "set MUDROOM_STATE to a directory of your own"
     assert is_there or list(tmp_path.iterdir()) == [], "nothing is made there"
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root is another user at will")
+def test_a_worker_of_root_keeps_nothing_in_the_home_of_another_user(tmp_path: Path) -> None:
+    os.chown(tmp_path, 4242, 4242)
+    state = tmp_path / ".local/state/mudroom"
+    with pytest.raises(UsageError, match="which belongs to another user"):
+        origin_directory(os.fsencode(state), "0" * 16)
+    assert list(tmp_path.iterdir()) == []

@@ -80,7 +80,7 @@ def test_rules_and_answers_decide_about_hosts_and_all_is_journalled(
     ], said
     assert asked == ["yes.invalid", "no.invalid"]
     assert len(origin.requests) == 1
-    assert "the gate by a named pipe and a relay in the container" in said.err, said
+    assert "the gate is reached by a named pipe and a relay in the container" in said.err, said
     events = [json.loads(line) for line in place.say("log", "--json").out.splitlines()]
     flows = [event["data"] for event in events if event["kind"] == "flow"]
     assert {(flow["host"], flow["verdict"]) for flow in flows} == {

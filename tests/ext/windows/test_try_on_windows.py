@@ -103,7 +103,7 @@ WRONG = (
     (("-n", "0", "--", "cmd"), "a try of no attempts"),
     (("--judge", '"open', "--", "cmd"), "close the quote"),
     (("--ask", "terminal", "--", "cmd"), "--ask queue"),
-    (("--on", "x", "--", "cmd"), "--on"),
+    (("--on", "x", "--", "cmd"), "there is no worker named x"),
 )
 
 

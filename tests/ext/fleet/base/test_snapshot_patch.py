@@ -126,6 +126,7 @@ def edited(top: Path, dice: random.Random) -> None:
         elif path.is_symlink() or path.is_dir():
             path.rename(path.with_name(f"n{dice.randrange(1000)}"))
         elif dice.random() < 0.5:
+            path.chmod(path.stat().st_mode | 0o200)
             path.write_bytes(dice.randbytes(dice.randrange(3)))
         else:
             path.chmod(dice.choice((0o600, 0o755, 0o444)))

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import os
 import shlex
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from conftest import Place
 from mudroom.cli.main import run
-from mudroom.errors import UsageError
 from mudroom.ext.fleet.wire.message import Errand
 from mudroom.ext.fleet.worker import link
-from mudroom.ext.fleet.worker.stdio import origin_directory, private_directory
+from mudroom.ext.fleet.worker.stdio import private_directory
 from test_messages_by_doing import Told, all_told, environ_of, refused
 
 __all__ = ["all_told"]  # a fixture
@@ -92,12 +90,3 @@ def test_a_directory_of_other_users(place: Place) -> None:
     shared.chmod(0o755)
     told = f"{shared} is not a directory of this user alone (chmod 700 {shared})"
     refused([(shared, told)], lambda path: private_directory(os.fsencode(path)))
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root is another user at will")
-def test_a_worker_of_root_keeps_nothing_in_the_home_of_another_user(tmp_path: Path) -> None:
-    os.chown(tmp_path, 4242, 4242)
-    state = tmp_path / ".local/state/mudroom"
-    with pytest.raises(UsageError, match="which belongs to another user"):
-        origin_directory(os.fsencode(state), "0" * 16)
-    assert list(tmp_path.iterdir()) == []

@@ -488,8 +488,9 @@ class SnapshotStore:
         modes |= {path: row.mode for path, _was, row in changed if row is not None and row.kind == DIRECTORY}
         with Descriptor(open_root(tree)) as root:
             with LastDirectory(root) as directory:
-                for above in sorted({path.rpartition(b"/")[0] for path, was, _row in changed if was is not None}):
-                    os.fchmod(directory.enter(above), 0o700)
+                were = {path for path, was, _row in changed if was is not None and was.kind == DIRECTORY} | {b""}
+                for above in sorted(were & {path.rpartition(b"/")[0] for path, _was, _row in changed}):
+                    os.fchmod(directory.enter(above), 0o700)  # it may be closed to its owner
                 for path, was, row in changed:
                     above, _slash, name = path.rpartition(b"/")
                     if was is not None and _content(was) != _content(row):
