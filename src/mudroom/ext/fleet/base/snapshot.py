@@ -492,9 +492,8 @@ class SnapshotStore:
                 for above in sorted(were & {path.rpartition(b"/")[0] for path, _was, _row in changed}):
                     os.fchmod(directory.enter(above), 0o700)  # it may be closed to its owner
                 for path, was, row in changed:
-                    above, _slash, name = path.rpartition(b"/")
                     if was is not None and _content(was) != _content(row):
-                        remove_at(directory.enter(above), name)
+                        remove_at(directory.enter(os.path.dirname(path)), os.path.basename(path))
             with LastDirectory(root) as directory:
                 for number, (path, was, row) in enumerate(changed):
                     above, _slash, name = path.rpartition(b"/")
