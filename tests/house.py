@@ -174,7 +174,7 @@ UNFINISHED: Mapping[str, frozenset[str]] = {}
 
 MOST_MODULES = 25
 """Modules that lie in one folder, ``__init__`` not counted."""
-MOST_CODE = {"kernel": 59_176, "satellites": 62_679}
+MOST_CODE = {"kernel": 59_175, "satellites": 62_679}
 """Lines of code without tables (``code_lines``). The numbers only fall: a commit that adds code removes as much
 elsewhere, and says what. A file is as long as its idea, an object as large as its job: neither has a limit."""
 MOST_DEEP = 2

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -244,3 +245,16 @@ def test_a_hold_says_what_waits_and_what_is_refused(cli: Cli) -> None:
     wrong = cli("net", "hold", "'*.example'", "PUT"), cli("net", "hold", "a.example POST")
     assert [done.returncode for done in wrong] == [125, 125]
     assert "POST cannot be held; PUT, PATCH, DELETE, POST=Idempotency-Key (a header) or POST=.id can" in wrong[1].stderr
+
+
+@pytest.mark.parametrize("words", [("allow", "new.example.org"), ("rm", "old.example.org")])
+def test_no_rule_changes_if_the_change_cannot_be_recorded(cli: Cli, words: tuple[str, str]) -> None:
+    cli("net", "allow", "old.example.org")
+    before = cli.json("net", "ls")
+    (written,) = Path(cli.environment["MUDROOM_STATE"]).glob("vaults/*/format")
+    kept = written.read_bytes()
+    written.write_text("3 9.9.9\n")
+    done = cli("net", *words)
+    assert (done.returncode, done.stdout) == (125, "") and "was made by mudroom 9.9.9" in done.stderr
+    written.write_bytes(kept)
+    assert cli.json("net", "ls") == before

@@ -352,30 +352,29 @@ def _international(text: str) -> str:
 
 
 def _store(rules: list[HostRule], context: Context) -> int:
-    project = project_of(context)
     rows, today = [], time.strftime("%Y-%m-%d")
-    for rule in rules:
-        kept = keep(project, rule, today, state=places(context.environ).state)
-        rows.append(
-            rule_to_json(rule) | {"there": kept.there, "replaced": [rule_to_json(old) for old in kept.replaced]}
-        )
-        if not context.as_json:
-            context.terminal.out(_describe_stored(rule, kept.there, kept.replaced))
-            for each in expand([rule]):
-                if about := about_rule(each):
-                    context.terminal.note(about)
-            _warn_if_overridden(rule, project, context)
-    _journal(rules, rules[0].action, context)
+    with open_session(context) as session:  # no rule is kept whose change cannot be recorded
+        for rule in rules:
+            kept = keep(session.project, rule, today, state=places(context.environ).state)
+            rows.append(
+                rule_to_json(rule) | {"there": kept.there, "replaced": [rule_to_json(old) for old in kept.replaced]}
+            )
+            if not context.as_json:
+                context.terminal.out(_describe_stored(rule, kept.there, kept.replaced))
+                for each in expand([rule]):
+                    if about := about_rule(each):
+                        context.terminal.note(about)
+                _warn_if_overridden(rule, session.project, context)
+        _journal(rules, rules[0].action, session)
     if context.as_json:
         context.terminal.json({"schema": "mudroom.net/1", "rules": rows})
     return 0
 
 
-def _journal(rules: list[HostRule], what: str, context: Context) -> None:
+def _journal(rules: list[HostRule], what: str, session: Session) -> None:
     """Record a change to the host rules in the project's journal."""
-    with open_session(context) as session:
-        said = {what: ", ".join(show_rule(rule) for rule in rules), "private": any(rule.private for rule in rules)}
-        session.vault.journal.append("net", "", said, time=time.time_ns())
+    said = {what: ", ".join(show_rule(rule) for rule in rules), "private": any(rule.private for rule in rules)}
+    session.vault.journal.append("net", "", said, time=time.time_ns())
 
 
 def _describe_stored(rule: HostRule, there: bool, replaced: tuple[HostRule, ...]) -> str:
@@ -408,27 +407,27 @@ def _warn_if_overridden(rule: HostRule, project: bytes, context: Context) -> Non
 def _remove(args: argparse.Namespace, context: Context) -> int:
     if args.fork is not None:
         return _forks("net rm --fork").remove_grants(args, context)
-    project = project_of(context)
     removed_rules: list[HostRule] = []
-    for text in args.hosts:
-        try:
-            dropped = drop(project, text, state=places(context.environ).state)
-        except UnknownPreset as error:
-            raise unknown_preset(error, "net rm") from error
-        except ValueError as error:
-            raise UsageError(str(error)) from error
-        if not dropped:
-            raise UsageError(
-                f"{show(os.fsencode(text))} was neither allowed nor denied here",
-                _other_rule_hint(text, project, context),
-            )
-        removed_rules += dropped
-        if not context.as_json:
-            context.terminal.out(
-                f"{show_rule(dropped[0])} is no longer "
-                + ", ".join(_action_word(old._replace(private=False)) for old in dropped)
-            )
-    _journal(removed_rules, "rm", context)
+    with open_session(context) as session:
+        for text in args.hosts:
+            try:
+                dropped = drop(session.project, text, state=places(context.environ).state)
+            except UnknownPreset as error:
+                raise unknown_preset(error, "net rm") from error
+            except ValueError as error:
+                raise UsageError(str(error)) from error
+            if not dropped:
+                raise UsageError(
+                    f"{show(os.fsencode(text))} was neither allowed nor denied here",
+                    _other_rule_hint(text, session.project, context),
+                )
+            removed_rules += dropped
+            if not context.as_json:
+                context.terminal.out(
+                    f"{show_rule(dropped[0])} is no longer "
+                    + ", ".join(_action_word(old._replace(private=False)) for old in dropped)
+                )
+        _journal(removed_rules, "rm", session)
     if context.as_json:
         context.terminal.json({"schema": "mudroom.net/1", "removed": [rule_to_json(rule) for rule in removed_rules]})
     return 0
