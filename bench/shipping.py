@@ -1,9 +1,9 @@
 """A base to two workers, beside ``rsync -a`` over a pipe to two directories: first, unchanged, a little of it changed.
 
 The change is two files of many, or a block in the middle of one large file. The files are noise, which no method
-compresses. Ours is everything: scan, digests, frames over two pipes to two
-processes, and the tree on disk. The workers run at once, and so do the two of rsync. Every round has workers and
-directories of its own; the project's digests are forgotten before it.
+compresses. Ours is everything: scan, digests, frames over two pipes to two processes, and the tree on disk. The workers
+run at once, and so do the two of rsync. Every round has workers and directories of its own; the project's digests are
+forgotten before it.
 """
 
 from __future__ import annotations

@@ -116,8 +116,8 @@ def serve(
     gpus: int | None = None,
 ) -> None:
     """Serve one link until its origin is gone and its commands have ended. ``memory`` (bytes) and ``gpus``: so much is
-    for commands; None: all. Raise LinkError if the origin speaks another
-    protocol, UsageError if the state directory or this user's policy cannot be used."""
+    for commands; None: all. Raise LinkError if the origin speaks another protocol, UsageError if the state directory or
+    this user's policy cannot be used."""
     frames = FrameStream(read)
     with ExitStack() as closing:
         try:
