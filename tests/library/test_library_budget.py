@@ -6,6 +6,8 @@ import subprocess
 import sys
 from collections.abc import Callable
 
+import pytest
+
 from conftest import Place
 from rooms import environ_of, open_room
 
@@ -35,9 +37,13 @@ MOST_OWN = 143
 """mudroom's own modules that ``mudroom.open`` loads, packages included; a cold ``mudroom run`` loads about 170."""
 
 
-def test_what_the_library_loads(place: Place) -> None:
+@pytest.mark.parametrize("name", ["project", "key-server"])
+def test_what_the_library_loads(place: Place, name: str) -> None:
+    """Also in a project whose path reads like the option for a secret."""
+    project = place.project.parent / name
+    project.mkdir(exist_ok=True)
     done = subprocess.run(
-        [sys.executable, "-I", "-c", PROGRAM, str(place.project)],
+        [sys.executable, "-I", "-c", PROGRAM, str(project)],
         env=environ_of(place), capture_output=True, text=True, check=True, timeout=60,
     )  # fmt: skip
     imported, opened, ran = (set(line.split()) for line in done.stdout.splitlines())

@@ -375,8 +375,16 @@ def is_absolute(path: bytes) -> bool:
 
 
 def sync(descriptor: int) -> None:
-    """Flush a file or a directory."""
+    """Flush a file or a directory. For a directory on FUSE, all is flushed."""
     os.fsync(descriptor)
+    if stat.S_ISDIR(os.fstat(descriptor).st_mode) and _is_fuse(descriptor):
+        os.sync()  # a server without fsyncdir: fsync(2) succeeds and sends nothing (fs/fuse/dir.c, fuse_dir_fsync)
+
+
+def _is_fuse(descriptor: int) -> bool:
+    from mudroom.stage.filesystem_kind import FUSE, filesystem_magic
+
+    return filesystem_magic(b"/proc/self/fd/%d" % descriptor) == FUSE
 
 
 def sync_filesystem(descriptor: int) -> None:
@@ -397,7 +405,5 @@ def sync_filesystem(descriptor: int) -> None:
     if _libc.syncfs(descriptor) < 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
-    from mudroom.stage.filesystem_kind import FUSE, filesystem_magic
-
-    if filesystem_magic(b"/proc/self/fd/%d" % descriptor) == FUSE:
+    if _is_fuse(descriptor):
         os.sync()  # syncfs(2) sends its server nothing (fs/fuse/inode.c, fuse_sync_fs): what it wrote has to be flushed

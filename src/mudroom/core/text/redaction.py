@@ -153,7 +153,8 @@ def redact(text: str, known: Collection[str] = (), search: Search | None = None,
         text = _without_spans(text, spans)
     lowered = text.lower()
     for shape in search.shapes:
-        if shape.needs in lowered:  # the hint may be in another text that belongs to the same event
+        # The hint may be in another text that belongs to the same event. An option's value is another word.
+        if shape.needs in lowered and (shape.needs != "-" or lowered.split(None, 1)[1:]):
             text = _compiled(shape.pattern).sub(_hiding(shape.check, inert), text)
     for pattern, check in search.tokens:
         text = _compiled(pattern).sub(_hiding(check, inert, _is_plain), text)

@@ -17,7 +17,7 @@ from mudroom.core.merge.resolution_words import Take
 from mudroom.core.system.closing import Descriptor
 from mudroom.core.tree.change import Change
 from mudroom.core.tree.entry import Entry
-from mudroom.stage import disk, safe_open
+from mudroom.stage import safe_open
 from mudroom.stage.source import Source
 from mudroom.typing import NamedTuple
 from mudroom.vault.conflict.reconciliation import Reconciler
@@ -106,12 +106,7 @@ def keep_content(fork: Fork, content: bytes) -> str:
     """Store decided content, durably. Return its name for ``Resolution.content``."""
     os.makedirs(fork.path + RESOLVED, mode=0o700, exist_ok=True)
     name = os.urandom(6).hex()
-    path = fork.path + RESOLVED + b"/" + name.encode()
-    descriptor = disk.open_path(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | disk.O_CLOEXEC, 0o600)
-    with open(descriptor, "wb") as stream:
-        stream.write(content)
-        stream.flush()
-        os.fsync(stream.fileno())
+    safe_open.replace(fork.path + RESOLVED + b"/" + name.encode(), content)
     for made in (fork.path + RESOLVED, fork.path):
         sync_directory(made)
     return name
