@@ -23,10 +23,10 @@
 #include <unistd.h>
 
 #ifndef PATIENCE
-#define PATIENCE 3000 /* milliseconds in which a process must come to rest: longer than any scheduler lets one wait,
-                         however busy the machine. One that waits for a dead disk never rests. */
-#define MOST 60000    /* milliseconds for all of them. A sandbox that forks faster than it can be stopped never rests. On a
-                         slow machine (emulated, or with hundreds of busy processes) a pause takes many seconds. */
+#define PATIENCE 20000 /* milliseconds in which a process must come to rest: longer than a scheduler lets one wait, and
+                          than a flush takes on a busy disk. One that waits for a dead disk never rests. */
+#define MOST 60000     /* milliseconds for all of them. A sandbox that forks faster than it can be stopped never rests. On a
+                          slow machine (emulated, or with hundreds of busy processes) a pause takes many seconds. */
 #endif
 #define CLOSE_RANGE 436
 #define PART 4096
