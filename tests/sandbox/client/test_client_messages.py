@@ -158,7 +158,7 @@ def test_a_terminal_that_does_not_come_leaves_no_socket() -> None:
 def test_processes_that_do_not_stop() -> None:
     with answering(marshal.dumps(("failed", "its processes did not stop in time"))) as running:
         assert told(running.pause) == (
-            "the command cannot be paused: its processes did not stop in time (try again, wait for its end, or end it)"
+            "the command cannot be paused: its processes did not stop in time (try again, or end it)"
         )
 
 

@@ -121,7 +121,7 @@ class LaunchedCommand:
                 raise _died()
             record = parse_report(data, read_report)
             if record[0] == "failed":
-                raise MudroomError(f"the command cannot be paused: {record[1]}", "try again, wait for its end, or end it")
+                raise MudroomError(f"the command cannot be paused: {record[1]}", "try again, or end it")
         except MudroomError:
             if not self._fate.is_moot(op):
                 raise
